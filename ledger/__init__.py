@@ -1,0 +1,1 @@
+"""The release factory's own records: attempts, artifacts, diagnostics, locks, promotions, plans."""

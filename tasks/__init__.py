@@ -1,0 +1,1 @@
+"""The release factory's steps, each beside its compensation."""
