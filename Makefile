@@ -1,0 +1,43 @@
+# Works with GNU make and with the make of macOS; recipes are plain POSIX sh.
+PYTHON ?= python3
+VENV   ?= .venv
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format lock clean
+
+# One environment serves all targets: the dev set contains the demo set at the same pins.
+venv = @command -v $(PYTHON) >/dev/null 2>&1 || { \
+	echo "fencepost: no '$(PYTHON)' here. Install Python 3.11 or newer, or: make PYTHON=/path/to/python3"; \
+	exit 1; }; $(PYTHON) tools/venv.py --venv $(VENV)
+
+help: ## list the targets
+	@echo "usage: make TARGET [ARGS='...']"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## run the three-act release demo (ARGS='--postgres', '--real-clock', '--unfenced')
+	$(venv) demo
+	@$(VENV)/bin/python -m coordinator demo $(ARGS) $(DEMO_ARGS)
+
+test: ## run all tests (ARGS='tests/unit -k fence')
+	$(venv) dev
+	@$(VENV)/bin/python -m pytest $(ARGS)
+
+lint: ## ruff, mypy --strict, import contracts
+	$(venv) dev
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+
+format: ## let ruff format and fix
+	$(venv) dev
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+lock: ## refresh every pin in requirements/ (ARGS='--upgrade-package celery' for one only)
+	@$(PYTHON) tools/venv.py lock --venv $(VENV)-lock
+	@$(VENV)-lock/bin/python tools/lock.py $(if $(ARGS),$(ARGS),--upgrade)
+
+clean: ## remove environments, caches, builds and runs
+	rm -rf .venv .venv-* dist build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
