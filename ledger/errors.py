@@ -29,7 +29,7 @@ class ModuleFailedError(FencepostError):
     def __init__(self, failure: ModuleFailed) -> None:
         place = f" ({failure.path}" + (f":{failure.line})" if failure.line else ")")
         super().__init__(
-            f"module {failure.module}: {failure.message}{place if failure.path else ''};"
+            f"module {failure.module}: {failure.problem}{place if failure.path else ''};"
             f" {failure.fix}",
             **failure.model_dump(mode="json"),
         )

@@ -236,7 +236,7 @@ class ModuleFailed(Word):
 
     module: str
     code: str
-    message: str
+    problem: str
     path: str | None = None
     line: int | None = None
     fix: str
