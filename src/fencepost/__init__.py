@@ -1,5 +1,97 @@
-"""Fencepost makes Celery fleets safe to retry."""
+"""Fencepost makes Celery fleets safe to retry.
+
+Importing this package is fast: Celery, redis and SQLAlchemy are loaded when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from fencepost._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from fencepost.celery import Fencepost, Handle, install, start
+    from fencepost.context import StepContext, TransactionalContext
+    from fencepost.errors import (
+        BusinessKeyConflictError,
+        ChildrenFailedError,
+        ExecutionFailedError,
+        ExecutionLeaseLostError,
+        FenceError,
+        FencepostError,
+        NeedsPerson,
+        StaleLeaseFenceError,
+    )
+    from fencepost.failure import Failure
+    from fencepost.fence import FenceToken
+    from fencepost.records import Phase, Status
+    from fencepost.retry import RetryPolicy
+    from fencepost.saga import ErrorBranch, Saga, Step, step
+    from fencepost.settings import FencepostSettings
+
+_HOMES = {
+    "BusinessKeyConflictError": "fencepost.errors",
+    "ChildrenFailedError": "fencepost.errors",
+    "ErrorBranch": "fencepost.saga",
+    "ExecutionFailedError": "fencepost.errors",
+    "ExecutionLeaseLostError": "fencepost.errors",
+    "Failure": "fencepost.failure",
+    "FenceError": "fencepost.errors",
+    "FenceToken": "fencepost.fence",
+    "Fencepost": "fencepost.celery",
+    "FencepostError": "fencepost.errors",
+    "FencepostSettings": "fencepost.settings",
+    "Handle": "fencepost.celery",
+    "NeedsPerson": "fencepost.errors",
+    "Phase": "fencepost.records",
+    "RetryPolicy": "fencepost.retry",
+    "Saga": "fencepost.saga",
+    "StaleLeaseFenceError": "fencepost.errors",
+    "Status": "fencepost.records",
+    "Step": "fencepost.saga",
+    "StepContext": "fencepost.context",
+    "TransactionalContext": "fencepost.context",
+    "install": "fencepost.celery",
+    "start": "fencepost.celery",
+    "step": "fencepost.saga",
+}
+
+__all__ = [
+    "BusinessKeyConflictError",
+    "ChildrenFailedError",
+    "ErrorBranch",
+    "ExecutionFailedError",
+    "ExecutionLeaseLostError",
+    "Failure",
+    "FenceError",
+    "FenceToken",
+    "Fencepost",
+    "FencepostError",
+    "FencepostSettings",
+    "Handle",
+    "NeedsPerson",
+    "Phase",
+    "RetryPolicy",
+    "Saga",
+    "StaleLeaseFenceError",
+    "Status",
+    "Step",
+    "StepContext",
+    "TransactionalContext",
+    "__version__",
+    "install",
+    "start",
+    "step",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'fencepost' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

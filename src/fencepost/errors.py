@@ -1,0 +1,174 @@
+"""Every error that Fencepost raises: one root, stable dotted codes, structured fields."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+from uuid import UUID
+
+
+def _rebuild(
+    cls: type[FencepostError], message: str, fields: dict[str, Any], state: dict[str, Any]
+) -> FencepostError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    error.message = message
+    error.fields = fields
+    return error
+
+
+class FencepostError(Exception):
+    """Root of all errors.
+
+    Attributes:
+        code: Stable dotted identifier; messages may change, codes don't.
+        message: One sentence for a person.
+        fields: JSON-compatible facts about the error.
+    """
+
+    code: ClassVar[str] = "fencepost.error"
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fields: dict[str, Any] = fields
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {k: v for k, v in self.__dict__.items() if k not in ("message", "fields")}
+        return _rebuild, (type(self), self.message, self.fields, state)
+
+
+class ConfigurationError(FencepostError):
+    """A setting is missing or contradicts the protocol."""
+
+    code = "config.invalid"
+
+
+class ServiceUnavailableError(FencepostError):
+    """A server that is needed does not answer."""
+
+    code = "service.unavailable"
+
+
+class SchemaError(FencepostError):
+    """The database's schema is not the one that this version needs."""
+
+    code = "schema.out-of-date"
+
+
+class SagaDefinitionError(FencepostError):
+    """A saga or step is declared in a way that can't run."""
+
+    code = "saga.invalid-definition"
+
+
+class PayloadError(FencepostError):
+    """A value doesn't fit its declared type, or can't be stored as JSON."""
+
+    code = "payload.invalid"
+
+
+class UnknownSagaError(FencepostError):
+    """No saga of that name and version is registered in this process."""
+
+    code = "saga.unknown"
+
+
+class ExecutionNotFoundError(FencepostError):
+    """There is no execution with that id."""
+
+    code = "execution.not-found"
+
+    def __init__(self, execution_id: UUID | str) -> None:
+        super().__init__(
+            f"no execution {execution_id} in this database", execution_id=str(execution_id)
+        )
+
+
+class BusinessKeyConflictError(FencepostError):
+    """A business key was used again with a different input."""
+
+    code = "execution.key-conflict"
+
+    def __init__(self, saga: str, key: str, execution_id: UUID) -> None:
+        super().__init__(
+            f"key {key!r} of saga {saga!r} already belongs to execution {execution_id},"
+            " which was started with a different input",
+            saga=saga,
+            key=key,
+            execution_id=str(execution_id),
+        )
+
+
+class ExecutionStateError(FencepostError):
+    """The operation doesn't fit the state that the execution is in."""
+
+    code = "execution.wrong-state"
+
+
+class ExecutionFailedError(FencepostError):
+    """An execution that was waited for ended without success."""
+
+    code = "execution.failed"
+
+
+class FenceError(FencepostError):
+    """A write was refused because its writer isn't the owner any more."""
+
+    code = "fence.refused"
+
+    def __init__(
+        self, execution_id: UUID, *, held: int, current: int | None, step_key: str | None = None
+    ) -> None:
+        now = "the execution is gone" if current is None else f"the current epoch is {current}"
+        super().__init__(
+            f"execution {execution_id}: write with epoch {held} refused, {now}",
+            execution_id=str(execution_id),
+            held=held,
+            current=current,
+            step_key=step_key,
+        )
+        self.held = held
+        self.current = current
+
+
+class StaleLeaseFenceError(FenceError):
+    """A sink refused a write that carries an old epoch (an effect inside a transaction, say)."""
+
+    code = "fence.stale-epoch"
+
+
+class ExecutionLeaseLostError(FenceError):
+    """The checkpoint store refused a write: another worker owns the execution."""
+
+    code = "execution.lease-lost"
+
+
+class CheckpointForkError(FencepostError):
+    """The owner's view of the chain isn't the stored one. A defect, never a race."""
+
+    code = "checkpoint.fork"
+
+
+class ChildrenFailedError(FencepostError):
+    """A fan-out joined, and at least one child execution did not succeed."""
+
+    code = "saga.children-failed"
+
+
+class NeedsPerson(FencepostError):
+    """Raised by a step to park its execution until a person decides."""
+
+    code = "execution.needs-person"
+
+
+class Suspended(BaseException):
+    """The execution was handed on and this delivery ends without a result.
+
+    Derives from `BaseException` so that no user's `except Exception` swallows it. It is
+    translated to Celery's `Ignore` at the border.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

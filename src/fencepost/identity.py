@@ -1,0 +1,38 @@
+"""Names that must come out the same on every worker and after every takeover."""
+
+from __future__ import annotations
+
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+# Any fixed UUID would do; changing it would change the ids of executions in flight.
+NAMESPACE = uuid5(NAMESPACE_URL, "urn:fencepost:execution")
+
+
+def step_key(execution_id: UUID, step: str, visit: int) -> str:
+    """The stable name of one visit to one step."""
+    return f"{execution_id}:{step}:{visit}"
+
+
+def keyed_execution_id(saga: str, key: str) -> UUID:
+    """The id of the execution that owns a business key."""
+    return uuid5(NAMESPACE, f"key\x1f{saga}\x1f{key}")
+
+
+def child_id(parent_id: UUID, step: str, visit: int, index: int) -> UUID:
+    """The id of the child at `index` (from 0) of a fan-out."""
+    return uuid5(NAMESPACE, f"child\x1f{parent_id}\x1f{step}\x1f{visit}\x1f{index}")
+
+
+def continuation_id(execution_id: UUID) -> UUID:
+    """The id of the execution that continues this one as new."""
+    return uuid5(NAMESPACE, f"continue\x1f{execution_id}")
+
+
+def fan_out_id(parent_id: UUID, step: str, visit: int) -> UUID:
+    """The Celery group id of a fan-out's chord."""
+    return uuid5(NAMESPACE, f"fan-out\x1f{parent_id}\x1f{step}\x1f{visit}")
+
+
+def start_checkpoint_id(execution_id: UUID) -> UUID:
+    """The id of the chain's root, so that a repeated start inserts the same row."""
+    return uuid5(NAMESPACE, f"start\x1f{execution_id}")

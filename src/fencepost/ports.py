@@ -1,0 +1,226 @@
+"""The three things that the engine needs from outside: a truth, a liveness signal, a transport."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from fencepost.fence import FenceToken
+from fencepost.records import (
+    Acquired,
+    Checkpoint,
+    Commit,
+    Event,
+    Execution,
+    Lease,
+    LeaseState,
+    NewExecution,
+    Refused,
+)
+
+
+class LeaseStore(Protocol):
+    """Time-limited ownership. For liveness only: everything in it may vanish at any time.
+
+    Expiry is decided by the store's own clock; no caller's clock is compared with another's.
+    """
+
+    def acquire(self, execution_id: UUID, owner: str, ttl: timedelta) -> Lease | None:
+        """Take the lease if it is free or expired, proposing the next epoch.
+
+        The proposal isn't remembered until `settle`. Returns None while another owner's lease
+        is live.
+        """
+        ...
+
+    def settle(self, lease: Lease, epoch: int, ttl: timedelta) -> Lease | None:
+        """Write back the epoch that SQL has decided, and renew. None if the lease is lost."""
+        ...
+
+    def renew(self, lease: Lease, ttl: timedelta, *, restore: bool) -> Lease | None:
+        """Extend the lease if owner and epoch are still ours.
+
+        Args:
+            lease: What is held.
+            ttl: Counted from the store's clock.
+            restore: Put a vanished entry back. Only allowed while the local deadline holds.
+
+        Returns:
+            The lease with its new deadline, or None when it belongs to another or is gone.
+        """
+        ...
+
+    def release(self, lease: Lease, *, forget: bool) -> bool:
+        """Give the lease up if it is ours. `forget` drops the epoch too (execution ended)."""
+        ...
+
+    def state(self, execution_ids: Sequence[UUID]) -> list[LeaseState | None]:
+        """For each execution its live lease, or None."""
+        ...
+
+    def claim_expired(self, limit: int, hold: timedelta) -> list[UUID]:
+        """Executions whose lease has expired, each hidden from other claimants for `hold`."""
+        ...
+
+    def discard(self, execution_ids: Iterable[UUID]) -> None:
+        """Forget executions that have ended, unless somebody holds a live lease on them."""
+        ...
+
+
+class Transaction(Protocol):
+    """An open transaction on the ledger's database, for a transactional step."""
+
+    @property
+    def session(self) -> Any:
+        """A `sqlalchemy.orm.Session` (SQL stores); begins at its first statement."""
+        ...
+
+    def commit(self, commit: Commit) -> Checkpoint:
+        """Check the fence under the execution row's lock, extend the chain, commit it all.
+
+        Raises:
+            StaleLeaseFenceError: Another owner; everything was rolled back.
+        """
+        ...
+
+
+class ExecutionStore(Protocol):
+    """The truth: executions, their chains, the audit trail."""
+
+    def create(self, new: NewExecution, *, session: Any = None) -> tuple[Execution, bool]:
+        """Insert an execution and the root of its chain; idempotent by id.
+
+        Args:
+            new: What to insert. If it has a business key, the key decides the id.
+            session: The caller's own `Session` or `Connection`, whose transaction it joins.
+
+        Returns:
+            The stored execution, and whether this call made it.
+
+        Raises:
+            BusinessKeyConflictError: The id exists with another input.
+        """
+        ...
+
+    def get(self, execution_id: UUID) -> Execution | None:
+        """The execution's row as it is now."""
+        ...
+
+    def chain(self, execution_id: UUID) -> tuple[Checkpoint, ...]:
+        """All checkpoints, in order."""
+        ...
+
+    def acquire(
+        self, execution_id: UUID, owner: str, proposed_epoch: int, due_in: timedelta
+    ) -> Acquired | Refused:
+        """Become the owner: one compare-and-set, only where `epoch < proposed_epoch`.
+
+        `Refused` tells the state and epoch: not runnable, or the proposal is stale.
+        """
+        ...
+
+    def commit(self, commit: Commit) -> Checkpoint:
+        """Extend the chain; a plain commit is one statement and one round trip.
+
+        A repetition of a commit that has landed returns the stored checkpoint.
+
+        Raises:
+            ExecutionLeaseLostError: The epoch or owner isn't the token's any more.
+            CheckpointForkError: The owner is right and the head isn't.
+        """
+        ...
+
+    def transaction(self, token: FenceToken) -> AbstractContextManager[Transaction]:
+        """Open a transaction for a transactional step; leaving without commit rolls back.
+
+        Where the body failed and the token has become stale meanwhile (a zombie whose insert
+        met its successor's row, say), the failure is reported as what it is.
+
+        Raises:
+            StaleLeaseFenceError: On leaving with an error while another owner holds the epoch.
+        """
+        ...
+
+    def record_attempt(
+        self, token: FenceToken, attempt: int, error: Any, retry_in: timedelta
+    ) -> None:
+        """Record a failed attempt, hand the execution back, have it dispatched after `retry_in`.
+
+        Raises:
+            ExecutionLeaseLostError: Fenced.
+        """
+        ...
+
+    def hand_back(self, token: FenceToken, due_in: timedelta) -> None:
+        """Give the execution up without a checkpoint, so that another worker continues.
+
+        Raises:
+            ExecutionLeaseLostError: Fenced.
+        """
+        ...
+
+    def park(self, token: FenceToken, reason: str, error: Any) -> None:
+        """Stop the execution for a person.
+
+        Raises:
+            ExecutionLeaseLostError: Fenced.
+        """
+        ...
+
+    def unpark(self, execution_id: UUID, why: str) -> Execution:
+        """Let a parked execution go on, its attempt and recovery counts at zero.
+
+        Raises:
+            ExecutionNotFoundError, ExecutionStateError: Nothing parked there.
+        """
+        ...
+
+    def record(self, event: Event) -> None:
+        """Append to the audit trail, in a transaction of its own."""
+        ...
+
+    def events(self, execution_ids: Sequence[UUID], *, after: int = 0) -> list[Event]:
+        """Audit events of these executions with `event_id > after`, oldest first."""
+        ...
+
+    def children(self, parent_id: UUID, step: str, visit: int) -> list[Execution]:
+        """The latest execution of each child's line, by index."""
+        ...
+
+    def lineage(self, execution_id: UUID) -> list[Execution]:
+        """Every execution of a line and, at any depth, their children; oldest first."""
+        ...
+
+    def admit(self, parent_id: UUID, due_in: timedelta) -> list[Execution]:
+        """Move queued children of a waiting parent into the places that are free."""
+        ...
+
+    def claim_due(self, limit: int, hold: timedelta) -> list[Execution]:
+        """Live executions whose time to be looked at has come; `hold` grows with each claim.
+
+        Claimed rows are hidden from other claimants until their new time.
+        """
+        ...
+
+    def claim_joinable(self, limit: int, hold: timedelta) -> list[Execution]:
+        """Waiting parents whose children have all ended, or that have places to fill."""
+        ...
+
+    def defer(self, execution_id: UUID, epoch: int, due_in: timedelta) -> None:
+        """Look at this execution again after `due_in`, if its epoch is still this one."""
+        ...
+
+
+class Transport(Protocol):
+    """Carries hints to workers. Any of them may be lost, doubled, late or out of order."""
+
+    def dispatch(self, execution: Execution) -> None:
+        """Ask some worker to run the execution."""
+        ...
+
+    def fan_out(self, parent: Execution, children: Sequence[Execution]) -> None:
+        """Publish the children as one Celery chord whose body runs the parent."""
+        ...

@@ -1,0 +1,192 @@
+"""`@step`: a function with its name, types, retries, deadline and compensation."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from datetime import timedelta
+from functools import update_wrapper
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from fencepost import serde
+from fencepost.context import StepContext, TransactionalContext
+from fencepost.errors import SagaDefinitionError
+from fencepost.retry import STEP_RETRIES, UNDO_RETRIES, RetryPolicy
+from fencepost.saga.typecheck import fits, read_signature
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+Context = TypeVar("Context", bound=StepContext)
+
+NAME_LIMIT = 100
+"""Characters of a step's or saga's name."""
+
+
+class Step(Generic[In, Out]):
+    """A named unit of work. Calling it calls the function, without any bookkeeping.
+
+    Attributes:
+        name: Unique in a saga; part of the step key, so renaming it makes another step.
+        input_type: The annotation of its input.
+        output_type: The annotation of its result.
+        transactional: Effect and checkpoint are one transaction on the ledger's database.
+        timeout: A step that runs longer loses its lease; None for no limit.
+        compensation: The step that undoes this one; it is given this one's recorded result.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: timedelta | None = None,
+        transactional: bool = False,
+        compensate: Step[Any, Any] | None = None,
+    ) -> None:
+        self.name = check_name(name or str(getattr(function, "__name__", "")), "step")
+        self.function = function
+        signature = read_signature(function, self.name)
+        self.takes_context = signature.takes_context
+        self.input_type: Any = signature.input_type
+        self.output_type: Any = signature.output_type
+        self.transactional = transactional
+        self.timeout = timeout
+        self.compensation = compensate
+        self._retry = retry
+        self._check(signature.context_type)
+        update_wrapper(self, function)
+
+    def _check(self, context_type: type[StepContext] | None) -> None:
+        wants_session = context_type is not None and issubclass(context_type, TransactionalContext)
+        if wants_session and not self.transactional:
+            raise SagaDefinitionError(
+                f"step {self.name!r} takes a TransactionalContext: declare it with"
+                " @step(transactional=True)",
+                step=self.name,
+            )
+        if self.timeout is not None and self.timeout <= timedelta(0):
+            raise SagaDefinitionError(f"step {self.name!r}: timeout must be positive")
+        for declared in (self.input_type, self.output_type):
+            serde.adapter(declared)
+        if self.compensation is not None:
+            check_compensation(self, self.compensation)
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """How the step is retried when it runs forward."""
+        return self._retry or STEP_RETRIES
+
+    @property
+    def undo_retry(self) -> RetryPolicy:
+        """How the step is retried when it runs as a compensation."""
+        return self._retry or UNDO_RETRIES
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the plain function, as in a unit test."""
+        return self.function(*arguments)
+
+    def invoke(self, context: StepContext, value: Any) -> Any:
+        """Run the body with what it declares; an `async def` body is run to its end."""
+        arguments = (context, value) if self.takes_context else (value,)
+        result = self.function(*arguments)
+        return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+    def __repr__(self) -> str:
+        return f"<Step {self.name}>"
+
+
+def check_name(name: str, what: str) -> str:
+    """A name that can stand in a step key.
+
+    Raises:
+        SagaDefinitionError: It is empty, too long, or has a colon or white space in it.
+    """
+    if not name or len(name) > NAME_LIMIT or ":" in name or any(c.isspace() for c in name):
+        raise SagaDefinitionError(
+            f"{name!r} can't name a {what}: 1 to {NAME_LIMIT} characters, no colon or white space"
+        )
+    return name
+
+
+def check_compensation(step: Step[Any, Any], undo: Step[Any, Any]) -> None:
+    """A compensation must take what its step returns.
+
+    Raises:
+        SagaDefinitionError: It doesn't.
+    """
+    if not isinstance(undo, Step):
+        raise SagaDefinitionError(
+            f"compensation of step {step.name!r} must be a function decorated with @step",
+            step=step.name,
+        )
+    if not fits(step.output_type, undo.input_type):
+        raise SagaDefinitionError(
+            f"compensation {undo.name!r} takes {serde.describe(undo.input_type)}, but step"
+            f" {step.name!r} returns {serde.describe(step.output_type)}",
+            step=step.name,
+            compensation=undo.name,
+        )
+
+
+class StepDecorator(Protocol):
+    """What `step(...)` with options returns."""
+
+    @overload
+    def __call__(self, function: Callable[[Context, In], Out], /) -> Step[In, Out]: ...
+    @overload
+    def __call__(self, function: Callable[[In], Out], /) -> Step[In, Out]: ...
+
+
+@overload
+def step(function: Callable[[Context, In], Out], /) -> Step[In, Out]: ...
+@overload
+def step(function: Callable[[In], Out], /) -> Step[In, Out]: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    retry: RetryPolicy | None = None,
+    timeout: timedelta | None = None,
+    transactional: bool = False,
+    compensate: Step[Any, Any] | None = None,
+) -> StepDecorator: ...
+def step(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    retry: RetryPolicy | None = None,
+    timeout: timedelta | None = None,
+    transactional: bool = False,
+    compensate: Step[Any, Any] | None = None,
+) -> Any:
+    """Declare a function `(input) -> output` or `(ctx, input) -> output` as a step.
+
+    Args:
+        function: The body, when used without parentheses.
+        name: Its name in sagas and step keys; the function's name by default.
+        retry: Attempts and back-off. By default connection and time-out errors are tried three
+            times in all; a compensation is tried ten times whatever it raises.
+        timeout: Longest run of one attempt. Past it the lease isn't renewed any more, and what
+            the attempt still writes is fenced.
+        transactional: Give the body `ctx.session`, and commit effect and checkpoint together.
+        compensate: The step that undoes this one, given this one's recorded result. It may run
+            again after a crash, so it must be repeatable.
+
+    Raises:
+        SagaDefinitionError: The function can't be a step; says why.
+    """
+
+    def wrap(body: Callable[..., Any]) -> Step[Any, Any]:
+        return Step(
+            body,
+            name=name,
+            retry=retry,
+            timeout=timeout,
+            transactional=transactional,
+            compensate=compensate,
+        )
+
+    return wrap if function is None else wrap(function)

@@ -1,0 +1,121 @@
+"""Reading annotations, and whether one type fits where another is expected."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.context import StepContext
+from fencepost.errors import SagaDefinitionError
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A step function's shape."""
+
+    takes_context: bool
+    context_type: type[StepContext] | None
+    input_type: Any
+    output_type: Any
+
+
+def read_signature(function: Callable[..., Any], name: str) -> Signature:
+    """Read `(input) -> output` or `(ctx, input) -> output` from annotations.
+
+    Raises:
+        SagaDefinitionError: Another shape, or a missing annotation.
+    """
+    try:
+        hints = typing.get_type_hints(function)
+    except NameError as problem:
+        raise SagaDefinitionError(
+            f"step {name!r}: an annotation can't be resolved: {problem}", step=name
+        ) from problem
+    parameters = [
+        p
+        for p in inspect.signature(function).parameters.values()
+        if p.default is inspect.Parameter.empty
+    ]
+    if len(parameters) not in (1, 2):
+        raise SagaDefinitionError(
+            f"step {name!r} must take (input) or (ctx, input), not {len(parameters)} arguments",
+            step=name,
+        )
+    for parameter in parameters:
+        if parameter.name not in hints:
+            raise SagaDefinitionError(
+                f"step {name!r}: argument {parameter.name!r} needs a type annotation", step=name
+            )
+    if "return" not in hints:
+        raise SagaDefinitionError(f"step {name!r} needs a return annotation", step=name)
+    context_type: type[StepContext] | None = None
+    if len(parameters) == 2:
+        context_type = hints[parameters[0].name]
+        if not (isinstance(context_type, type) and issubclass(context_type, StepContext)):
+            raise SagaDefinitionError(
+                f"step {name!r}: the first of two arguments must be a StepContext", step=name
+            )
+    return Signature(
+        takes_context=context_type is not None,
+        context_type=context_type,
+        input_type=hints[parameters[-1].name],
+        output_type=hints["return"],
+    )
+
+
+def fits(given: Any, wanted: Any) -> bool:
+    """Whether every value of type `given` may be used where `wanted` is expected."""
+    given = type(None) if given is None else given
+    wanted = type(None) if wanted is None else wanted
+    if Any in (given, wanted) or wanted is object or given == wanted:
+        return True
+    if _is_union(given):
+        return all(fits(part, wanted) for part in typing.get_args(given))
+    if _is_union(wanted):
+        return any(fits(given, part) for part in typing.get_args(wanted))
+    return _class_fits(given, wanted)
+
+
+def _class_fits(given: Any, wanted: Any) -> bool:
+    given_origin = typing.get_origin(given) or given
+    wanted_origin = typing.get_origin(wanted) or wanted
+    if not (isinstance(given_origin, type) and isinstance(wanted_origin, type)):
+        return False
+    if not issubclass(given_origin, wanted_origin):
+        return _pydantic_generic_fits(given, wanted)
+    return _arguments_fit(typing.get_args(given), typing.get_args(wanted))
+
+
+def _is_union(declared: Any) -> bool:
+    return typing.get_origin(declared) in (typing.Union, types.UnionType)
+
+
+def _arguments_fit(given: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
+    if not wanted or not given:
+        return True
+    if Ellipsis in given or Ellipsis in wanted:
+        return fits(given[0], wanted[0])
+    return len(given) == len(wanted) and all(map(fits, given, wanted))
+
+
+def _pydantic_generic_fits(given: Any, wanted: Any) -> bool:
+    # Failure[Order] is no subclass of Failure[Any], but it fits.
+    given_meta = getattr(given, "__pydantic_generic_metadata__", None)
+    wanted_meta = getattr(wanted, "__pydantic_generic_metadata__", None)
+    if not given_meta or not wanted_meta or given_meta["origin"] is None:
+        return False
+    same = given_meta["origin"] is (wanted_meta["origin"] or wanted)
+    return same and _arguments_fit(given_meta["args"], wanted_meta["args"])
+
+
+def item_type(declared: Any) -> Any:
+    """The element type of a list, tuple, sequence or iterable annotation; None if it is none."""
+    origin = typing.get_origin(declared)
+    if not (isinstance(origin, type) and issubclass(origin, Iterable | Sequence)):
+        return None
+    arguments = [a for a in typing.get_args(declared) if a is not Ellipsis]
+    return arguments[0] if len(set(arguments)) == 1 else None
