@@ -1,0 +1,1 @@
+"""Where the facts are kept: implementations of the ports."""

@@ -1,0 +1,5 @@
+"""Leases in Redis or Valkey."""
+
+from fencepost.stores.redis.leases import RedisLeaseStore
+
+__all__ = ["RedisLeaseStore"]
