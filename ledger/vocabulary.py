@@ -67,7 +67,7 @@ class GateSpec(Word):
     """
 
     check: Path
-    timeout: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    timeout: Annotated[float, Field(gt=0, le=1800)] = 30.0
 
 
 class ReleaseRequest(Word):

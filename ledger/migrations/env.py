@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
+from ledger import planner_records  # noqa: F401 - adds its table to the metadata
 from ledger.migrations import VERSION_TABLE
 from ledger.models import Base
 
