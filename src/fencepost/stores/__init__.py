@@ -1,1 +1,1 @@
-"""Where the facts are kept: implementations of the ports."""
+"""Implementations of the ports: SQL, Redis, in memory."""

@@ -1,0 +1,102 @@
+"""The engine's tables. Their unique constraints make a forked chain impossible in itself."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from fencepost.stores.sql.types import Json, UtcDateTime, now
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+executions = sa.Table(
+    "fencepost_executions",
+    metadata,
+    sa.Column("execution_id", sa.Uuid, primary_key=True),
+    sa.Column("saga", sa.String(100), nullable=False),
+    sa.Column("version", sa.String(32), nullable=False),
+    sa.Column("business_key", sa.String(255)),
+    sa.Column("input", Json),
+    sa.Column("input_digest", sa.String(80), nullable=False),
+    sa.Column("lineage_id", sa.Uuid, nullable=False),
+    sa.Column("root_id", sa.Uuid, nullable=False, index=True),
+    sa.Column("parent_id", sa.Uuid),
+    sa.Column("parent_step", sa.String(100)),
+    sa.Column("parent_visit", sa.Integer),
+    sa.Column("child_index", sa.Integer),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("phase", sa.String(16), nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("owner", sa.String(255)),
+    sa.Column("head", sa.Uuid, nullable=False),
+    sa.Column("head_seq", sa.Integer, nullable=False),
+    sa.Column("recoveries", sa.Integer, nullable=False, default=0),
+    sa.Column("attempt", sa.Integer, nullable=False, default=0),
+    sa.Column("max_concurrency", sa.Integer),
+    sa.Column("result", Json),
+    sa.Column("error", Json),
+    sa.Column("parked_reason", sa.Text),
+    # When the reaper looks at it again if nobody does anything; NULL for never.
+    sa.Column("due_at", UtcDateTime),
+    # Claims by the reaper since it was last acquired; each doubles the wait for the next.
+    sa.Column("dispatches", sa.Integer, nullable=False, default=0),
+    sa.Column("created_at", UtcDateTime, nullable=False, default=now()),
+    sa.Column("ended_at", UtcDateTime),
+    sa.UniqueConstraint("saga", "business_key"),
+    sa.Index("ix_fencepost_executions_status_due_at", "status", "due_at"),
+    sa.Index("ix_fencepost_executions_parent_id_status", "parent_id", "status"),
+)
+
+checkpoints = sa.Table(
+    "fencepost_checkpoints",
+    metadata,
+    sa.Column("checkpoint_id", sa.Uuid, primary_key=True),
+    sa.Column(
+        "execution_id",
+        sa.Uuid,
+        sa.ForeignKey("fencepost_executions.execution_id"),
+        nullable=False,
+    ),
+    sa.Column("seq", sa.Integer, nullable=False),
+    sa.Column("parent_checkpoint_id", sa.Uuid),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("step", sa.String(100), nullable=False),
+    sa.Column("visit", sa.Integer, nullable=False),
+    sa.Column("step_key", sa.String(255), nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("owner", sa.String(255), nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("result", Json),
+    sa.Column("created_at", UtcDateTime, nullable=False, default=now()),
+    sa.UniqueConstraint("execution_id", "seq"),
+    sa.UniqueConstraint("parent_checkpoint_id"),
+    sa.UniqueConstraint("step_key", "kind"),
+)
+
+events = sa.Table(
+    "fencepost_events",
+    metadata,
+    sa.Column(
+        "event_id",
+        sa.BigInteger().with_variant(sa.Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=True,
+    ),
+    sa.Column("execution_id", sa.Uuid, nullable=False, index=True),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("current_epoch", sa.BigInteger),
+    sa.Column("owner", sa.String(255)),
+    sa.Column("current_owner", sa.String(255)),
+    sa.Column("step_key", sa.String(255)),
+    sa.Column("sink", sa.String(64)),
+    sa.Column("payload_digest", sa.String(80)),
+    sa.Column("details", Json, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False, default=now()),
+)
