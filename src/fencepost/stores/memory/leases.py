@@ -67,7 +67,7 @@ class MemoryLeaseStore:
             entry = self._entries.get(lease.execution_id)
             if entry is None or entry.owner != lease.owner:
                 return False
-            del self._look_at[lease.execution_id]
+            self._look_at.pop(lease.execution_id, None)
             if forget or entry.epoch == 0:
                 del self._entries[lease.execution_id]
             else:
@@ -107,13 +107,11 @@ class MemoryLeaseStore:
         asked_at = self._holder_clock()
         with self._mutex:
             entry = self._entries.get(lease.execution_id)
-            if entry is None:
-                if not restore:
-                    return None
-                entry = self._entries[lease.execution_id] = _Entry(owner=lease.owner)
-            elif entry.owner != lease.owner or entry.expires <= self._clock():
+            if entry is None and restore:
+                entry = self._entries[lease.execution_id] = _Entry(lease.owner, 0, float("inf"))
+            if entry is None or entry.owner != lease.owner or entry.epoch > epoch:
                 return None
-            elif entry.epoch > epoch:
+            if entry.expires <= self._clock():
                 return None
             entry.epoch = epoch
             self._extend(lease.execution_id, entry, ttl)

@@ -1,0 +1,7 @@
+"""Both stores in memory, by a clock that a test can move."""
+
+from fencepost.stores.memory.executions import MemoryExecutionStore
+from fencepost.stores.memory.leases import MemoryLeaseStore
+from fencepost.stores.memory.transactions import MemorySession
+
+__all__ = ["MemoryExecutionStore", "MemoryLeaseStore", "MemorySession"]
