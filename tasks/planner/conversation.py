@@ -137,8 +137,7 @@ class Conversation:
             self._messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 
     def _inspect(self, call: ToolCall) -> str:
-        # The position makes two equal calls of one conversation two calls in the journal.
-        request = {"arguments": call.arguments, "position": len(self._messages)}
+        request = {"arguments": call.arguments}
         text = self._journal.tool(
             prompt.TOOL, request, lambda: self._inspector.call(call.arguments)
         )

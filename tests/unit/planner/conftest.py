@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -212,7 +212,7 @@ def plan(*added: str, removed: Iterable[str] = (), **changes: Any) -> str:
 
 
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Script]]:
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Script]:
     """Put a scripted model behind the planner's client."""
 
     def install(*answers: Any) -> Script:
@@ -233,3 +233,18 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Script]]
 def say() -> Callable[..., str]:
     """Write a plan as a model does; see `plan`."""
     return plan
+
+
+@pytest.fixture
+def reply() -> Callable[..., httpx2.Response]:
+    """A completion with a text, whose choice or message differs in some fields."""
+
+    def build(
+        text: str, *, finish_reason: str = "stop", refusal: str | None = None
+    ) -> httpx2.Response:
+        data = completion(text)
+        data["choices"][0]["finish_reason"] = finish_reason
+        data["choices"][0]["message"]["refusal"] = refusal
+        return httpx2.Response(200, json=data)
+
+    return build

@@ -68,6 +68,7 @@ def test_token_counts_are_of_the_texts(world):
 
 
 def test_the_same_conversation_gets_the_same_answer():
+    task = '{"allowed_flags": ["--x=1"], "current_flags": []}'
     answers = set()
     for _ in range(2):
         with connect(PlannerSettings()) as client:
@@ -76,7 +77,7 @@ def test_the_same_conversation_gets_the_same_answer():
                 messages=[
                     {
                         "role": "user",
-                        "content": '```json\n{"allowed_flags": ["--x=1"], "current_flags": []}\n```',
+                        "content": f"```json\n{task}\n```",
                     }
                 ],
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,12 +18,12 @@ INJECTION = (
 )
 
 
-def ask_for(world, attempt=1):
+def ask_for(world: Any, attempt: int = 1) -> dict[str, Any]:
     return {"lineage_id": str(world.lineage_id), "attempt": attempt}
 
 
-def last_text(body):
-    return body["messages"][-1]["content"]
+def last_text(body: dict[str, Any]) -> str:
+    return str(body["messages"][-1]["content"])
 
 
 def test_a_gullible_model_gets_no_forbidden_flag_through(world, scripted, say):
@@ -159,6 +160,33 @@ def test_an_answer_without_a_look_at_the_diagnostics_is_refused(world, scripted,
     plan_recovery(ctx, failure)
 
     assert "inspect_failed_attempt" in last_text(script.bodies[1])
+
+
+def test_a_refusal_and_a_cut_off_answer_are_said_to_be_so(world, scripted, say, reply):
+    ctx, failure = world.failed()
+    good = say("--abi-compat=v2")
+    script = scripted(
+        ask_for(world), reply("", refusal="I won't"), reply(good, finish_reason="length"), good
+    )
+
+    plan_recovery(ctx, failure)
+
+    assert "a refusal" in last_text(script.bodies[2])
+    assert "cut off" in last_text(script.bodies[3])
+    assert world.plans()[0].answer == {"text": "I won't"}
+
+
+def test_a_flood_of_tool_calls_is_not_carried_out(world, scripted, say):
+    ctx, failure = world.failed()
+    calls = [ask_for(world, n) for n in range(1, 100)]
+    script = scripted(calls, say("--abi-compat=v2"))
+
+    plan_recovery(ctx, failure)
+
+    results = [m["content"] for m in script.bodies[1]["messages"] if m["role"] == "tool"]
+    assert len(results) == 16
+    assert all("only 4 tool calls" in text for text in results[4:])
+    assert [call.kind for call in world.calls()].count("tool") == 4
 
 
 def test_the_budget_is_checked_before_a_request(world, scripted, monkeypatch):
