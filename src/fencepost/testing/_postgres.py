@@ -108,7 +108,8 @@ class PostgresServer(EmbeddedServer):
             super().stop()
             if self._made:
                 self._forget()
-                self.stop()
+            if not self._finished.exists():
+                self.stop()  # with nothing in them, the temporary folders can go too
             raise
 
     def stop(self) -> None:
