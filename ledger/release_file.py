@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -211,7 +211,8 @@ def _validate(table: Any, where: str, model: type[T], findings: list[Finding]) -
         field = ".".join([where, *(str(part) for part in error["loc"])])
         findings.append(Finding(field, *_explain(error, model)))
     wrong = {error["loc"][0] for error in errors}
-    return model.model_construct(**{k: v for k, v in table.items() if k not in wrong})
+    rest = {name: value for name, value in table.items() if name not in wrong}
+    return cast(T, model.model_construct(**rest))
 
 
 def _explain(error: Any, model: type[BaseModel]) -> tuple[str, str]:

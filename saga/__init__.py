@@ -1,0 +1,1 @@
+"""The release factory's sagas: order, fan-out, error branches."""
