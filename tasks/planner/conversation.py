@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from fencepost import NeedsPerson
 from ledger.policy import Violation
 from ledger.vocabulary import RecoveryPlan
-from tasks.planner import prompt
+from tasks.planner import prompt, untrusted
 from tasks.planner.inspection import Inspector
 from tasks.planner.journal import Journal
 from tasks.planner.model import ANSWER_TOKENS, Reply, ToolCall
@@ -150,7 +150,9 @@ class Conversation:
         if reply.finish_reason == "length":
             return None, [_unusable("the answer was cut off: be briefer")]
         try:
-            plan = RecoveryPlan.model_validate_json(_unwrapped(reply.text))
+            raw = RecoveryPlan.model_validate_json(_unwrapped(reply.text))
+            # Escapes such as \u0000 become characters only now.
+            plan = RecoveryPlan.model_validate(untrusted.cleaned_data(_data(raw)))
         except ValidationError as problem:
             return None, [_unusable(_described(error)) for error in problem.errors()[:5]]
         if not self._inspected:

@@ -11,6 +11,12 @@ from ledger import attempts, diagnostics
 from tasks.planner import untrusted
 from tasks.planner.journal import Sessions
 
+OUTPUT_CHARACTERS = 4_000
+"""Of a check's standard output, that a model is shown."""
+
+ERROR_CHARACTERS = 8_000
+"""Of its standard error."""
+
 
 class Arguments(BaseModel):
     """What the model passes to `inspect_failed_attempt`."""
@@ -80,5 +86,7 @@ def inspect_failed_attempt(session: Session, lineage_id: UUID, attempt: int) -> 
     check = checks[-1]
     ending = "was killed at its time limit" if check.timed_out else f"exit code {check.exit_code}"
     facts.append(f"Its integration check: {ending}, after {check.duration_ms} ms.")
-    output = f"[standard output]\n{check.stdout}\n[standard error]\n{check.stderr}"
+    stdout = untrusted.capped(check.stdout, OUTPUT_CHARACTERS)
+    stderr = untrusted.capped(check.stderr, ERROR_CHARACTERS)
+    output = f"[standard output]\n{stdout}\n[standard error]\n{stderr}"
     return "\n".join([*facts, untrusted.fenced(output)])
