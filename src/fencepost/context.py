@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from fencepost import serde
-from fencepost.errors import ExecutionLeaseLostError, PayloadError
+from fencepost.errors import LeaseDeadlineError, PayloadError
 from fencepost.fence import FenceToken
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ class StepContext:
         """Stop here if the lease can't be trusted any more. Costs no I/O.
 
         Raises:
-            ExecutionLeaseLostError: The local deadline has passed.
+            LeaseDeadlineError: The local deadline has passed.
         """
         if self.lease_lost():
-            raise ExecutionLeaseLostError(
+            raise LeaseDeadlineError(
                 self.execution_id,
                 held=self.token.epoch,
                 current=self.token.epoch,

@@ -154,7 +154,7 @@ def decide(saga: Saga[Any, Any], phase: Phase, chain: Iterable[Checkpoint]) -> C
         return undo
     if branch is not None and branch.nodes:
         return _in_branch(progress, branch, failure)
-    return Finish(_failed_status(progress), error=_error_of(failure))
+    return Finish(_failed_status(progress, failure), error=_error_of(failure))
 
 
 def _forward(saga: Saga[Any, Any], progress: Progress) -> Command:
@@ -205,7 +205,7 @@ def _next_undo(
 def _in_branch(progress: Progress, branch: ErrorBranch[Any, Any], failure: Any) -> Command:
     failed = next((e for e in progress.chain if e.kind is CheckpointKind.BRANCH_FAILED), None)
     if failed is not None:
-        return Finish(_failed_status(progress), error=failed.result)
+        return Finish(_failed_status(progress, failure), error=failed.result)
     value = failure
     for node in branch.nodes:
         done = progress.find(CheckpointKind.STEP, node.name)
@@ -219,11 +219,12 @@ def _in_branch(progress: Progress, branch: ErrorBranch[Any, Any], failure: Any) 
         case TerminalKind.FINISH:
             return Finish(Status.SUCCEEDED, outcome=value)
         case None:
-            return Finish(_failed_status(progress), outcome=value, error=error)
+            return Finish(_failed_status(progress, failure), outcome=value, error=error)
 
 
-def _failed_status(progress: Progress) -> Status:
-    return Status.COMPENSATED if progress.undone else Status.FAILED
+def _failed_status(progress: Progress, failure: Any) -> Status:
+    told_by_parent = failure["code"] == PARENT_FAILED
+    return Status.COMPENSATED if progress.undone or told_by_parent else Status.FAILED
 
 
 def _error_of(failure: Any) -> Any:

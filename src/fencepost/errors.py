@@ -144,6 +144,12 @@ class ExecutionLeaseLostError(FenceError):
     code = "execution.lease-lost"
 
 
+class LeaseDeadlineError(ExecutionLeaseLostError):
+    """The holder's own deadline has passed: it counts itself lost without asking anyone."""
+
+    code = "lease.deadline-passed"
+
+
 class CheckpointForkError(FencepostError):
     """The owner's view of the chain isn't the stored one. A defect, never a race."""
 

@@ -5,11 +5,11 @@ folder. There, a test or scenario arms a point by writing `<anything>.json`:
 
     {"point": "step.before-commit", "action": "freeze", "match": {"step": "stage"}}
 
-Actions: `kill` (SIGKILL to the process group), `freeze` (SIGSTOP to the process group), `term`
-(SIGTERM to the group's leader), `raise` (RuntimeError), `exit` (`os._exit`), `pause` (wait until the
-file `<anything>.go` appears). A plan fires once, unless it says `"times": n`; the process that
-takes it renames the file to `<anything>.fired-<n>`, so two workers never take the same one, and
-leaves its pid and the facts of the point there for the test to read.
+Actions: `kill` and `freeze` (SIGKILL, SIGSTOP to the process group), `kill-self` and `freeze-self`
+(to the process alone), `term` (SIGTERM to the group's leader), `raise` (RuntimeError), `exit`
+(`os._exit`), `pause` (wait until the file `<anything>.go` appears). A plan fires once, unless it
+says `"times": n`. The process that takes it renames the file, so two workers never take the same
+one, and leaves its pid and the facts of the point in `<anything>.fired-<n>` for the test to read.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from typing import Any
 ENVIRONMENT = "FENCEPOST_FAULTS"
 
 Hook = Callable[[str, dict[str, Any]], None]
-_hook: Hook | None = None
+_hooks: list[Hook] = []
 
 
 def install(hook: Hook | None) -> None:
     """Replace the environment's fault plans by a function (in-process tests), or undo that."""
-    global _hook
-    _hook = hook
+    _hooks[:] = [] if hook is None else [hook]
 
 
 def reach(point: str, **facts: Any) -> None:
@@ -41,8 +40,8 @@ def reach(point: str, **facts: Any) -> None:
         point: Dotted name, such as `commit.before`.
         **facts: What a plan's `match` is compared with, as strings.
     """
-    if _hook is not None:
-        _hook(point, facts)
+    if _hooks:
+        _hooks[0](point, facts)
         return
     folder = os.environ.get(ENVIRONMENT)
     if folder:

@@ -221,6 +221,6 @@ class Transport(Protocol):
         """Ask some worker to run the execution."""
         ...
 
-    def fan_out(self, parent: Execution, children: Sequence[Execution]) -> None:
-        """Publish the children as one Celery chord whose body runs the parent."""
+    def fan_out(self, children: Sequence[Execution]) -> None:
+        """Publish the children of one fan-out as a Celery chord whose body wakes their parent."""
         ...

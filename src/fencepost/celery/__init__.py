@@ -1,0 +1,16 @@
+"""Fencepost on Celery: one call makes any app's fleet run sagas."""
+
+from fencepost.celery.application import Fencepost, current, install, start
+from fencepost.celery.handle import Handle
+from fencepost.celery.hardening import Finding, Severity, check_settings
+
+__all__ = [
+    "Fencepost",
+    "Finding",
+    "Handle",
+    "Severity",
+    "check_settings",
+    "current",
+    "install",
+    "start",
+]

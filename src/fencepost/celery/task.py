@@ -1,0 +1,59 @@
+"""The two Celery tasks: one runs an execution, one is the body of every chord."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from celery import Celery
+from celery.app.task import Task
+from celery.exceptions import Ignore
+
+from fencepost.celery.hardening import TASK_OPTIONS
+from fencepost.engine import Outcome
+from fencepost.errors import Suspended
+
+if TYPE_CHECKING:
+    from fencepost.celery.application import Fencepost
+
+logger = logging.getLogger(__name__)
+
+RUN = "fencepost.run"
+JOIN = "fencepost.join"
+
+
+def register_tasks(app: Celery, fencepost: Fencepost) -> tuple[Task[..., Any], Task[..., Any]]:
+    """Register both tasks on the app."""
+
+    def run(execution_id: str) -> dict[str, Any]:
+        """Carry an execution as far as it can go."""
+        try:
+            return _reply(fencepost.engine.run(UUID(execution_id)))
+        except Suspended as suspended:
+            logger.info("%s", suspended.reason)
+            raise Ignore(suspended.reason) from None
+        except Exception as problem:  # noqa: BLE001 - translated at Celery's border
+            # Never a failed Celery task: the first result of a chord part wins, and this may be
+            # the copy that no longer counts. The execution is still owed, and SQL knows it.
+            logger.exception("execution %s could not be run", execution_id)
+            raise Ignore(str(problem)) from None
+
+    def join(parent_id: str) -> None:
+        """A chord has called back: a hint that its parent may go on."""
+        engine = fencepost.engine
+        execution = engine.executions.get(UUID(parent_id))
+        if execution is not None and not execution.status.ended:
+            engine.dispatch(execution)
+
+    declare: Any = app.task  # its stubs know neither the newer options nor the return type
+    return declare(name=RUN, **TASK_OPTIONS)(run), declare(name=JOIN, **TASK_OPTIONS)(join)
+
+
+def _reply(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "execution_id": str(outcome.execution_id),
+        "status": str(outcome.status),
+        "result": outcome.result,
+        "error": outcome.error,
+    }

@@ -1,0 +1,234 @@
+"""`Engine`: takes an execution's id, and carries the execution as far as it can go."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from fencepost import faults, identity, serde
+from fencepost.engine.heartbeat import Heartbeat
+from fencepost.engine.registry import Registry
+from fencepost.engine.run import Run
+from fencepost.errors import FencepostError, Suspended
+from fencepost.ports import ExecutionStore, LeaseStore, Transport
+from fencepost.records import (
+    Acquired,
+    Event,
+    EventName,
+    Execution,
+    Lease,
+    NewExecution,
+    Status,
+)
+from fencepost.saga import Saga
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """What a fleet agrees on.
+
+    Attributes:
+        lease_ttl: How long a silent owner keeps its execution.
+        max_recoveries: Takeovers without a new checkpoint before an execution is parked.
+        draining: Whether this worker is on its way out (asked between steps).
+        owner: Names this process in leases and events.
+        clock: Monotonic seconds.
+    """
+
+    lease_ttl: timedelta = timedelta(seconds=30)
+    max_recoveries: int = 5
+    draining: Callable[[], bool] = lambda: False
+    owner: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an execution ended."""
+
+    execution_id: UUID
+    status: Status
+    result: Any
+    error: Any
+
+
+class Engine:
+    """Runs executions over the three ports. Knows nothing of Celery, Redis or SQL.
+
+    Args:
+        executions: The truth.
+        leases: Liveness.
+        transport: Hints to workers.
+        registry: The sagas that this process knows.
+        options: What the fleet agrees on.
+    """
+
+    def __init__(
+        self,
+        executions: ExecutionStore,
+        leases: LeaseStore,
+        transport: Transport,
+        registry: Registry,
+        options: EngineOptions,
+    ) -> None:
+        self.executions = executions
+        self.leases = leases
+        self.transport = transport
+        self.registry = registry
+        self.options = options
+
+    @property
+    def unattended(self) -> timedelta:
+        """How long a row may go without a sign of life in SQL before its lease is looked up."""
+        return self.options.lease_ttl + timedelta(seconds=2)
+
+    def create(
+        self, saga: Saga[Any, Any], value: Any, *, key: str | None = None, session: Any = None
+    ) -> tuple[Execution, bool]:
+        """Insert an execution; with a key that is in use, find it instead.
+
+        Args:
+            saga: What to run.
+            value: Its input.
+            key: Business key, unique for each saga; at most 255 characters.
+            session: The caller's `Session` or `Connection`, whose transaction it joins.
+
+        Raises:
+            PayloadError: The input isn't of the saga's input type. Nothing is written.
+            BusinessKeyConflictError: The key was used with another input.
+        """
+        self.registry.add(saga)
+        data = serde.dump(value, saga.input_type, what=f"input of saga {saga.name!r}")
+        execution_id = uuid4() if key is None else identity.keyed_execution_id(saga.name, key)
+        new = NewExecution(
+            execution_id=execution_id,
+            saga=saga.name,
+            version=saga.version,
+            input=data,
+            input_digest=serde.digest(data),
+            lineage_id=execution_id,
+            root_id=execution_id,
+            business_key=key,
+        )
+        return self.executions.create(new, session=session)
+
+    def dispatch(self, execution: Execution) -> None:
+        """Ask for a worker. A failure is only logged: the row is the outbox."""
+        try:
+            self.transport.dispatch(execution)
+        except FencepostError as problem:
+            logger.warning(
+                "execution %s could not be dispatched, the reaper will do it: %s",
+                execution.execution_id,
+                problem,
+            )
+
+    def run(self, execution_id: UUID) -> Outcome:
+        """Carry an execution as far as it can go.
+
+        Returns:
+            How it ended, now or at an earlier delivery.
+
+        Raises:
+            Suspended: It goes on elsewhere or later, or isn't ours.
+        """
+        execution = self.executions.get(execution_id)
+        if execution is None:
+            raise Suspended(f"there is no execution {execution_id} (yet)")
+        if execution.status.ended:
+            return outcome_of(execution)
+        if execution.status not in (Status.ACTIVE, Status.WAITING):
+            raise Suspended(f"execution {execution_id} is {execution.status}")
+        saga = self.registry.find(execution.saga, execution.version)
+        if saga is None:
+            raise Suspended(self._unknown_version(execution))
+        owner = f"{self.options.owner}:{uuid4().hex[:8]}"
+        lease = self.leases.acquire(execution_id, owner, self.options.lease_ttl)
+        if lease is None:
+            raise Suspended(f"execution {execution_id} has a live owner")
+        faults.reach("lease.acquired", saga=execution.saga)
+        acquired = self._become_owner(lease)
+        if isinstance(acquired, Outcome):
+            return acquired
+        return self._run_owned(saga, acquired, lease)
+
+    def _unknown_version(self, execution: Execution) -> str:
+        reason = f"no saga {execution.saga!r} of version {execution.version} is registered here"
+        if self.registry.first_sight(execution.execution_id):
+            logger.warning("execution %s: %s", execution.execution_id, reason)
+            self.executions.record(
+                Event(
+                    execution_id=execution.execution_id,
+                    name=EventName.VERSION_UNKNOWN,
+                    epoch=execution.epoch,
+                    owner=self.options.owner,
+                    details={"saga": execution.saga, "version": execution.version},
+                )
+            )
+        return reason
+
+    def _become_owner(self, lease: Lease) -> Acquired | Outcome:
+        execution_id = lease.execution_id
+        got = self.executions.acquire(execution_id, lease.owner, lease.epoch, self.unattended)
+        if isinstance(got, Acquired):
+            return got
+        runnable = got.status in (Status.ACTIVE, Status.WAITING)
+        if runnable and got.epoch >= lease.epoch:
+            # Either Redis has lost its memory, or we slept since we proposed and another worker
+            # is the owner. Only in the first case is the lease still ours.
+            known = self.leases.settle(lease, got.epoch, self.options.lease_ttl)
+            if known is not None:
+                again = self.executions.acquire(
+                    execution_id, lease.owner, got.epoch + 1, self.unattended
+                )
+                if isinstance(again, Acquired):
+                    return again
+        self.leases.release(lease, forget=got.status.ended)
+        execution = self.executions.get(execution_id)
+        if execution is not None and execution.status.ended:
+            return outcome_of(execution)
+        raise Suspended(f"execution {execution_id} is {got.status} at epoch {got.epoch}")
+
+    def _run_owned(self, saga: Saga[Any, Any], acquired: Acquired, lease: Lease) -> Outcome:
+        epoch = acquired.execution.epoch
+        settled = self.leases.settle(lease, epoch, self.options.lease_ttl)
+        if settled is None:
+            raise Suspended(f"execution {lease.execution_id}: the lease expired while acquiring")
+        if acquired.taken_over_from is not None:
+            logger.warning(
+                "execution %s recovered: epoch %d, from %s",
+                lease.execution_id,
+                epoch,
+                acquired.taken_over_from,
+            )
+        with Heartbeat(self.leases, settled, self.options.lease_ttl, self.options.clock) as heart:
+            run = Run(self, saga, acquired, settled.owner, heart)
+            return run.to_the_end()
+
+    def let_go(self, lease: Lease, *, ended: bool) -> None:
+        """Release a lease; failing that, it expires."""
+        try:
+            self.leases.release(lease, forget=ended)
+        except FencepostError as problem:
+            logger.warning("can't release the lease of %s: %s", lease.execution_id, problem)
+
+    def child_ended(self, execution: Execution) -> None:
+        """Let a waiting sibling have the place of a child that has ended."""
+        if execution.parent_id is None:
+            return
+        for admitted in self.executions.admit(execution.parent_id, self.unattended):
+            self.dispatch(admitted)
+
+
+def outcome_of(execution: Execution) -> Outcome:
+    """The recorded end of an execution."""
+    return Outcome(execution.execution_id, execution.status, execution.result, execution.error)

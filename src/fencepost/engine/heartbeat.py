@@ -1,0 +1,128 @@
+"""Keeping a lease alive while a step runs, and knowing when it can't be trusted any more."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from fencepost.errors import ServiceUnavailableError
+from fencepost.ports import LeaseStore
+from fencepost.records import Lease
+
+logger = logging.getLogger(__name__)
+
+# Renew at a third of the TTL: two lost packets must not cost the lease.
+RENEWALS_PER_TTL = 3
+RETRIES_PER_TTL = 10
+
+
+class Heartbeat:
+    """Renews a lease from a thread of the process that runs the step.
+
+    A thread and not a timer of the worker: it stops when the process stops, which is the point.
+
+    Args:
+        leases: Where the lease is held.
+        lease: What is held.
+        ttl: Its time to live.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        leases: LeaseStore,
+        lease: Lease,
+        ttl: timedelta,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._leases = leases
+        self._lease = lease
+        self._ttl = ttl
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._lost = False
+        self._renew_until: float | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as last renewed."""
+        with self._lock:
+            return self._lease
+
+    def lost(self) -> bool:
+        """Whether the holder must count itself lost. Asks nobody."""
+        with self._lock:
+            return self._lost or self._clock() >= self._lease.deadline
+
+    def limit(self, timeout: timedelta | None) -> None:
+        """From now on, renew for no longer than this; None for no limit."""
+        until = None if timeout is None else self._clock() + timeout.total_seconds()
+        with self._lock:
+            self._renew_until = until
+
+    def raise_epoch(self, epoch: int) -> None:
+        """The holder itself has raised its epoch: write it back.
+
+        The lease counts as lost if that fails; SQL decides about every write anyway.
+        """
+        with self._lock:
+            raised = self._leases.settle(self._lease, epoch, self._ttl)
+            if raised is None:
+                self._lost = True
+            else:
+                self._lease = raised
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(
+            target=self._beat, name=f"fencepost-heartbeat-{self._lease.execution_id}", daemon=True
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _beat(self) -> None:
+        seconds = self._ttl.total_seconds()
+        wait = seconds / RENEWALS_PER_TTL
+        while not self._stop.wait(wait):
+            wait = seconds / (RENEWALS_PER_TTL if self._renew() else RETRIES_PER_TTL)
+            if self.lost():
+                return
+
+    def _renew(self) -> bool:
+        with self._lock:
+            now = self._clock()
+            if self._renew_until is not None and now >= self._renew_until:
+                logger.warning(
+                    "execution %s: the step is past its timeout, its lease is not renewed any more",
+                    self._lease.execution_id,
+                )
+                self._lost = True
+                return False
+            try:
+                renewed = self._leases.renew(
+                    self._lease, self._ttl, restore=now < self._lease.deadline
+                )
+            except ServiceUnavailableError as problem:
+                logger.warning("can't renew the lease: %s", problem)
+                return False
+            if renewed is None:
+                self._lost = True
+                return False
+            self._lease = renewed
+            return True

@@ -1,0 +1,80 @@
+"""Finds what nobody is working on, and asks for a worker again.
+
+Dispatching twice is harmless, and each claim hides its finding from the other reapers for a
+while that doubles, so a fleet of reapers makes no storm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+
+from fencepost.engine.core import Engine
+from fencepost.records import Execution, Status
+
+logger = logging.getLogger(__name__)
+
+BATCH = 100
+"""Executions that one reaper claims at a time."""
+
+CLAIM = timedelta(seconds=2)
+"""How long a claimed execution is hidden from other reapers at first."""
+
+
+class Reaper:
+    """One pass over what has expired, what is due and what can be joined.
+
+    Args:
+        engine: The engine whose stores are looked at.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def expired(self) -> int:
+        """Dispatch executions whose lease has run out; returns how many."""
+        engine = self._engine
+        dispatched = 0
+        for execution_id in engine.leases.claim_expired(BATCH, CLAIM):
+            execution = engine.executions.get(execution_id)
+            if execution is None or execution.status not in (Status.ACTIVE, Status.WAITING):
+                engine.leases.discard([execution_id])
+            elif execution.status is Status.ACTIVE:
+                logger.warning("the lease of execution %s has run out", execution_id)
+                engine.dispatch(execution)
+                dispatched += 1
+        return dispatched
+
+    def due(self) -> int:
+        """Dispatch executions whose time has come; returns how many."""
+        engine = self._engine
+        claimed = engine.executions.claim_due(BATCH, CLAIM)
+        return self._dispatch_unowned(claimed)
+
+    def joinable(self) -> int:
+        """Fill free places, and wake parents whose children have ended; returns how many."""
+        engine = self._engine
+        dispatched = 0
+        for parent in engine.executions.claim_joinable(BATCH, CLAIM):
+            admitted = engine.executions.admit(parent.execution_id, engine.unattended)
+            for execution in admitted or [parent]:
+                engine.dispatch(execution)
+                dispatched += 1
+        return dispatched
+
+    def _dispatch_unowned(self, claimed: Sequence[Execution]) -> int:
+        engine = self._engine
+        if not claimed:
+            return 0
+        states = engine.leases.state([execution.execution_id for execution in claimed])
+        dispatched = 0
+        for execution, state in zip(claimed, states, strict=True):
+            if state is not None:
+                engine.executions.defer(
+                    execution.execution_id, execution.epoch, engine.options.lease_ttl
+                )
+            else:
+                engine.dispatch(execution)
+                dispatched += 1
+        return dispatched

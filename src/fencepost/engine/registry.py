@@ -1,0 +1,46 @@
+"""The sagas that a process knows, by name and version."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Any
+from uuid import UUID
+
+from fencepost.saga import Saga
+
+REMEMBERED = 1_000
+"""Executions of unknown versions that are remembered as reported."""
+
+
+class Registry:
+    """Sagas by name and version; child sagas come along with their parents."""
+
+    def __init__(self, sagas: Iterable[Saga[Any, Any]] = ()) -> None:
+        self._sagas: dict[tuple[str, str], Saga[Any, Any]] = {}
+        self._reported: OrderedDict[UUID, None] = OrderedDict()
+        for saga in sagas:
+            self.add(saga)
+
+    def add(self, saga: Saga[Any, Any]) -> None:
+        """Register a saga and, at any depth, its child sagas."""
+        if self._sagas.get((saga.name, saga.version)) is saga:
+            return
+        for known in saga.descendants():
+            self._sagas[known.name, known.version] = known
+
+    def find(self, name: str, version: str) -> Saga[Any, Any] | None:
+        """The saga of exactly that version."""
+        return self._sagas.get((name, version))
+
+    def __iter__(self) -> Iterator[Saga[Any, Any]]:
+        return iter(self._sagas.values())
+
+    def first_sight(self, execution_id: UUID) -> bool:
+        """Whether this execution is reported for the first time."""
+        if execution_id in self._reported:
+            return False
+        self._reported[execution_id] = None
+        if len(self._reported) > REMEMBERED:
+            self._reported.popitem(last=False)
+        return True
