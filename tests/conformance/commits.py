@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -136,7 +137,7 @@ class Commits:
     def test_one_of_many_commits_to_a_head_lands(self, store):
         worker = started(store)
         commits = [worker.extension(f"step-{i}") for i in range(8)]
-        answers = at_once([lambda c=c: store.commit(c) for c in commits])
+        answers = at_once([partial(store.commit, commit) for commit in commits])
         landed = [answer for answer in answers if isinstance(answer, Checkpoint)]
         forks = [answer for answer in answers if isinstance(answer, CheckpointForkError)]
         assert (len(landed), len(forks)) == (1, 7)
@@ -154,8 +155,8 @@ class Commits:
             commit = worker.extension("stage")
             committed, acquired = at_once(
                 [
-                    lambda c=commit: store.commit(c),
-                    lambda w=worker: store.acquire(w.execution_id, "b", 2, LATER),
+                    partial(store.commit, commit),
+                    partial(store.acquire, worker.execution_id, "b", 2, LATER),
                 ]
             )
             chain = store.chain(worker.execution_id)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from fencepost.errors import ExecutionLeaseLostError, StaleLeaseFenceError
+from fencepost.ports import ExecutionStore
 from fencepost.records import (
     Acquired,
     CheckpointKind,
@@ -35,22 +37,22 @@ def statuses(executions: list[Execution]) -> list[Status]:
     return [execution.status for execution in executions]
 
 
-def children(store, parent: Worker) -> list[Execution]:
+def children(store: ExecutionStore, parent: Worker) -> list[Execution]:
     return store.children(parent.execution_id, "modules", 1)
 
 
-def run_child(store, child: Execution, status: Status = Status.SUCCEEDED) -> None:
+def run_child(store: ExecutionStore, child: Execution, status: Status = Status.SUCCEEDED) -> None:
     worker = Worker.take(store, child.execution_id)
     worker.commit("prepare", {"of": child.child_index})
     worker.finish(status, outcome={"of": child.child_index})
 
 
-def rejoin(store, parent: Worker) -> Worker:
+def rejoin(store: ExecutionStore, parent: Worker) -> Worker:
     """The next owner of a parent whose children have ended."""
     return Worker.take(store, parent.execution_id)
 
 
-def failed_family(store, count: int = 3, cap: int | None = None) -> Worker:
+def failed_family(store: ExecutionStore, count: int = 3, cap: int | None = None) -> Worker:
     """A parent whose children have all succeeded, and that is now compensating."""
     parent = started(store)
     parent.fan_out(count, cap=cap)
@@ -221,7 +223,7 @@ class Families:
         parent.fan_out(1)
         run_child(store, children(store, parent)[0])
         answers = at_once(
-            [lambda i=i: store.acquire(parent.execution_id, f"w{i}", 2, LATER) for i in range(8)]
+            [partial(store.acquire, parent.execution_id, f"w{i}", 2, LATER) for i in range(8)]
         )
         assert sum(isinstance(answer, Acquired) for answer in answers) == 1
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
@@ -83,7 +84,7 @@ class LeaseStoreConformance:
     def test_one_of_many_wins(self, store):
         execution_id = uuid4()
         owners = [new_owner() for _ in range(16)]
-        answers = at_once([lambda o=o: store.acquire(execution_id, o, LONG) for o in owners])
+        answers = at_once([partial(store.acquire, execution_id, owner, LONG) for owner in owners])
         (lease,) = [answer for answer in answers if answer is not None]
         assert owner_of(store, execution_id) == lease.owner
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -90,7 +91,7 @@ class Ownership:
 
     def test_starts_of_one_key_with_different_inputs_are_settled_by_the_first(self, store):
         inputs = [{"a": i} for i in range(6)]
-        answers = at_once([lambda i=i: store.create(keyed("k", i)) for i in inputs])
+        answers = at_once([partial(store.create, keyed("k", value)) for value in inputs])
         won = [answer for answer in answers if isinstance(answer, tuple)]
         lost = [answer for answer in answers if isinstance(answer, BusinessKeyConflictError)]
         assert (len(won), len(lost)) == (1, 5)
@@ -187,7 +188,7 @@ class Ownership:
         execution, _ = store.create(new_execution())
         owners = [new_owner() for _ in range(16)]
         answers = at_once(
-            [lambda o=o: store.acquire(execution.execution_id, o, 1, LATER) for o in owners]
+            [partial(store.acquire, execution.execution_id, o, 1, LATER) for o in owners]
         )
         (won,) = [answer for answer in answers if isinstance(answer, Acquired)]
         lost = [answer for answer in answers if isinstance(answer, Refused)]

@@ -47,11 +47,11 @@ def eventually(probe: Callable[[], T], *, seconds: float = 10.0) -> T:
     return answer
 
 
-def at_once(calls: Sequence[Callable[[], T]]) -> list[T | Exception]:
+def at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Make all calls in threads that start together; their answers or errors, in order."""
     barrier = threading.Barrier(len(calls))
 
-    def start(call: Callable[[], T]) -> T | Exception:
+    def start(call: Callable[[], Any]) -> Any:
         barrier.wait(timeout=30)
         try:
             return call()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from uuid import UUID
 
+from fencepost.ports import ExecutionStore
 from fencepost.records import Execution, Status
 from tests.conformance.support import (
     LATER,
@@ -18,7 +20,7 @@ from tests.conformance.support import (
 )
 
 
-def due_now(store, count: int = 1) -> list[Execution]:
+def due_now(store: ExecutionStore, count: int = 1) -> list[Execution]:
     """New executions whose messages count as lost."""
     made = [store.create(new_execution())[0] for _ in range(count)]
     for execution in made:
@@ -26,7 +28,7 @@ def due_now(store, count: int = 1) -> list[Execution]:
     return made
 
 
-def ids(executions: list[Execution]) -> list[object]:
+def ids(executions: list[Execution]) -> list[UUID]:
     return [execution.execution_id for execution in executions]
 
 
@@ -103,7 +105,7 @@ class Sweeps:
 
     def test_reapers_share_out_what_is_due(self, store):
         made = ids(due_now(store, 40))
-        claimed: Counter[object] = Counter()
+        claimed: Counter[UUID] = Counter()
 
         def all_claimed() -> bool:
             for answer in at_once([lambda: store.claim_due(7, LATER)] * 6):
@@ -188,7 +190,7 @@ class Sweeps:
             parent.fan_out(1, due_in=NOW)
             (child,) = store.children(parent.execution_id, "modules", 1)
             Worker.take(store, child.execution_id).finish()
-        claimed: Counter[object] = Counter()
+        claimed: Counter[UUID] = Counter()
 
         def all_claimed() -> bool:
             for answer in at_once([lambda: store.claim_joinable(3, LATER)] * 4):

@@ -90,8 +90,7 @@ def test_scripts_are_loaded_again_when_the_server_has_lost_them(store, client):
     assert store.renew(lease, LONG, restore=False) is not None
 
 
-def test_a_server_that_was_killed_and_started_empty_is_used_again(redis_server, redis_url):
-    store = RedisLeaseStore.from_url(redis_url)
+def test_a_server_that_was_killed_and_started_empty_is_used_again(redis_server, store):
     lease = store.settle(take(store, uuid4()), 2, LONG)
     redis_server.kill()
     with pytest.raises(ServiceUnavailableError):

@@ -10,6 +10,7 @@ import pytest
 
 from fencepost import serde
 from fencepost.errors import CheckpointForkError, StaleLeaseFenceError
+from fencepost.ports import ExecutionStore
 from fencepost.records import Checkpoint, Commit, EventName, Refused, Status
 from tests.conformance.support import (
     LATER,
@@ -42,14 +43,14 @@ class BodyFailedError(Exception):
     pass
 
 
-def transact(store: Any, commit: Commit, body: Callable[[Any], object]) -> Checkpoint:
+def transact(store: ExecutionStore, commit: Commit, body: Callable[[Any], object]) -> Checkpoint:
     """A transactional step whose body is given its session."""
     with store.transaction(commit.token) as transaction:
         body(transaction.session)
         return transaction.commit(commit)
 
 
-def run(store: Any, ledger: Ledger, worker: Worker, effect: str) -> Checkpoint:
+def run(store: ExecutionStore, ledger: Ledger, worker: Worker, effect: str) -> Checkpoint:
     """A transactional step that writes one effect."""
     commit = worker.extension("stage", {"effect": effect})
     return transact(store, commit, lambda session: ledger.write(session, effect))
