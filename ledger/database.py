@@ -16,7 +16,7 @@ from fencepost.errors import ConfigurationError, ServiceUnavailableError
 from ledger.settings import FactorySettings
 
 _POSTGRES = {"postgres", "postgresql"}
-SQLITE_BUSY_SECONDS = 30
+SQLITE_BUSY_SECONDS = 10
 
 
 def normalize(url: str) -> sa.URL:

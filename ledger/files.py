@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -72,6 +74,18 @@ def remove_empty_folders(folder: Path, *, root: Path) -> None:
             except OSError:
                 return
         folder = folder.parent
+
+
+def is_older(path: Path, age: timedelta | None) -> bool:
+    """Whether a file or folder was last changed that long ago; None: however young it is.
+
+    What isn't there (any more) isn't older.
+    """
+    try:
+        changed = path.stat().st_mtime
+    except FileNotFoundError:
+        return False
+    return age is None or changed <= time.time() - age.total_seconds()
 
 
 def walk(folder: Path) -> Iterator[Path]:

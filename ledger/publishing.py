@@ -1,10 +1,10 @@
 """The publish store: where a promoted release's archives are read from.
 
 The directory `<release>/<version>-<digest>` holds all modules of a release; its name is derived
-from their digests. The order is: copy into `.incoming`, sync, rename the whole directory to its
-name, then commit the promotion rows. What the rows don't name isn't published:
+from their digests. The order is: copy into `<release>/.incoming-...`, sync, rename the whole
+directory to its name, then commit the promotion rows. What the rows don't name isn't published:
 
-- crash before the rename: rubbish in `.incoming`; the next owner copies again;
+- crash before the rename: an incomplete directory; the next owner copies again;
 - crash between rename and commit: the next owner finds the directory, checks it, and uses it;
 - a refused writer leaves at most a directory with the very content that its successor publishes,
   so it must not remove it, and need not;
@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import time
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -34,7 +33,7 @@ from ledger.settings import FactorySettings
 from ledger.unpacking import digest_of
 from ledger.vocabulary import StagedModuleArtifact
 
-INCOMING = ".incoming"
+INCOMING = ".incoming-"
 _NAME_DIGITS = 16
 
 
@@ -78,7 +77,7 @@ class PublishStore:
         if target.is_dir():
             self._check(target, sources.values())
             return
-        incoming = self.root / INCOMING / f"{target.name}.{uuid4().hex}"
+        incoming = target.with_name(f"{INCOMING}{target.name}-{uuid4().hex}")
         try:
             incoming.mkdir(parents=True)
             for source, artifact in sources.items():
@@ -90,7 +89,6 @@ class PublishStore:
         self._check(target, sources.values())
 
     def _move(self, incoming: Path, target: Path) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             incoming.rename(target)
         except OSError:
@@ -123,16 +121,17 @@ class PublishStore:
             session: To read which directories must stay.
             release: Only of this one.
         """
-        published = promotions.published_directories(session)
-        wanted = [INCOMING] if release is None else [release]
-        if release is None and self.root.is_dir():
-            wanted = sorted(path.name for path in self.root.iterdir() if path.is_dir())
+        if release is not None:
+            names = [release]
+        else:
+            names = sorted(p.name for p in self.root.iterdir()) if self.root.is_dir() else []
         found = [
             f"{name}/{path.name}"
-            for name in wanted
+            for name in names
             if (self.root / name).is_dir()
             for path in sorted((self.root / name).iterdir())
         ]
+        published = promotions.published_directories(session)
         return [directory for directory in found if directory not in published]
 
     def sweep(
@@ -140,21 +139,23 @@ class PublishStore:
         session: Session,
         *,
         release: str | None = None,
-        older_than: timedelta = timedelta(hours=1),
+        older_than: timedelta | None = timedelta(hours=1),
     ) -> list[str]:
         """Remove orphans.
 
         Args:
             session: As for `orphans`.
             release: Only of this one.
-            older_than: Younger ones may belong to a promotion at work. Zero is right where no
+            older_than: Younger ones may belong to a promotion at work. None is right where no
                 owner can commit any more.
+
+        Returns:
+            What was removed.
         """
-        limit = time.time() - older_than.total_seconds()
         removed = []
         for directory in self.orphans(session, release):
             target = self.root / directory
-            if target.exists() and target.stat().st_mtime <= limit:
+            if files.is_older(target, older_than):
                 shutil.rmtree(target, ignore_errors=True)
                 files.remove_empty_folders(target.parent, root=self.root)
                 removed.append(directory)

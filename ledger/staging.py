@@ -7,7 +7,6 @@ time; a file without an active row is rubbish, whoever left it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
@@ -94,25 +93,25 @@ class StagingStore:
         return [path for path in found if path not in active]
 
     def sweep(
-        self, session: Session, *, folder: str = "", older_than: timedelta = timedelta(hours=1)
+        self,
+        session: Session,
+        *,
+        folder: str = "",
+        older_than: timedelta | None = timedelta(hours=1),
     ) -> list[str]:
         """Remove orphans.
 
         Args:
             session: To read which files must stay.
             folder: Only below this one.
-            older_than: Younger files may belong to a writer at work. Zero is right where no
+            older_than: Younger files may belong to a writer at work. None is right where no
                 owner can commit any more.
+
+        Returns:
+            What was removed.
         """
-        limit = time.time() - older_than.total_seconds()
         return [
             path
             for path in self.orphans(session, folder)
-            if self._age_reference(path) <= limit and self.remove(path)
+            if files.is_older(self.locate(path), older_than) and self.remove(path)
         ]
-
-    def _age_reference(self, path: str) -> float:
-        try:
-            return self.locate(path).stat().st_mtime
-        except FileNotFoundError:
-            return float("inf")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from fencepost import TransactionalContext, step
 from ledger import attempts, locks, promotions
 from ledger.models import AttemptStatus
@@ -22,8 +20,8 @@ def release_candidate_lock(ctx: TransactionalContext, candidate: LockedCandidate
     request = candidate.request
     store = StagingStore()
     folder = store.folder_for(candidate.lineage_id, request.attempt)
-    store.sweep(ctx.session, folder=folder, older_than=timedelta(0))
-    PublishStore().sweep(ctx.session, release=request.name, older_than=timedelta(0))
+    store.sweep(ctx.session, folder=folder, older_than=None)
+    PublishStore().sweep(ctx.session, release=request.name, older_than=None)
     attempts.close(ctx.session, candidate.execution_id, AttemptStatus.COMPENSATED)
     locks.free(ctx.session, request.name, candidate.execution_id)
 
