@@ -33,7 +33,7 @@ def register_tasks(app: Celery, fencepost: Fencepost) -> tuple[Task[..., Any], T
         except Suspended as suspended:
             logger.info("%s", suspended.reason)
             raise Ignore(suspended.reason) from None
-        except Exception as problem:  # noqa: BLE001 - translated at Celery's border
+        except Exception as problem:
             # Never a failed Celery task: the first result of a chord part wins, and this may be
             # the copy that no longer counts. The execution is still owed, and SQL knows it.
             logger.exception("execution %s could not be run", execution_id)

@@ -60,7 +60,8 @@ def extend(app: Celery, fencepost: Fencepost) -> None:
             if self.loop is not None:
                 self.loop.stop()
 
-        terminate = stop
+        def terminate(self, parent: Any) -> None:
+            self.stop(parent)
 
     app.steps["worker"].add(ReaperStep)
 
