@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import tarfile
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,7 @@ from ledger.vocabulary import Word
 # The builder adds a file for each package, and the manifest.
 _MAX_MEMBERS = 2 * MAX_FILES + 1
 _CHUNK = 1 << 20
+_MAX_PADDING = 10 * tarfile.RECORDSIZE
 
 
 class Opened(Word):
@@ -54,8 +56,10 @@ def open_archive(path: Path, *, into: Path | None = None) -> Opened:
         ArtifactDamagedError: It isn't a whole archive of ours.
     """
     try:
-        with tarfile.open(path, "r:gz") as tar:
-            return _read_all(tar, path, into)
+        with gzip.open(path) as plain, tarfile.open(fileobj=plain, mode="r:") as tar:
+            opened = _read_all(tar, path, into)
+            _check_rest(path, plain)
+            return opened
     except (tarfile.TarError, EOFError, OSError) as problem:
         if isinstance(problem, FileNotFoundError) and not path.exists():
             raise _damaged(path, "the file is missing") from problem
@@ -95,6 +99,13 @@ def _read_all(tar: tarfile.TarFile, path: Path, into: Path | None) -> Opened:
         wrong = sorted(name for name, _ in found.items() ^ expected.items())
         raise _damaged(path, f"not as its manifest says: {', '.join(wrong[:5])}")
     return Opened(manifest=manifest, manifest_sha256=manifest_sha256, size=total)
+
+
+def _check_rest(path: Path, plain: gzip.GzipFile) -> None:
+    # tarfile stops at the first empty block: gzip's checksum comes later, and so may anything else.
+    rest = plain.read(_MAX_PADDING)
+    if rest.strip(b"\0") or plain.read(1):
+        raise _damaged(path, "something follows the archive's end")
 
 
 def _check_member(member: tarfile.TarInfo, count: int, total: int) -> None:
