@@ -10,7 +10,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy import exc
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from fencepost import faults
 from fencepost.errors import (
@@ -32,6 +32,7 @@ from fencepost.records import (
     EventName,
     Execution,
     NewExecution,
+    Phase,
     Refused,
     Status,
 )
@@ -44,7 +45,11 @@ COMMIT_PATIENCE = timedelta(seconds=10)
 """How long a commit is repeated when the database doesn't answer. Repeating is harmless: a
 commit that has landed is recognised by its checkpoint's id."""
 
-PROTOCOL_KINDS = (CheckpointKind.FAN_OUT, CheckpointKind.UNDO_FAN_OUT)
+WAITS_AT = {
+    Phase.FORWARD: CheckpointKind.FAN_OUT,
+    Phase.COMPENSATING: CheckpointKind.UNDO_FAN_OUT,
+}
+"""The head of an execution that waits for its children."""
 
 
 class SqlExecutionStore:
@@ -131,15 +136,17 @@ class SqlExecutionStore:
             return True
         if execution.status is not Status.WAITING:
             return False
-        kind = chain.head_kind(connection, execution)
-        return kind in PROTOCOL_KINDS and not chain.has_live_children(connection, execution)
+        # A child that was raised by its parent waits for its turn to undo, not for its children.
+        waits_at = WAITS_AT[execution.phase]
+        at_fan_out = chain.head_kind(connection, execution) is waits_at
+        return at_fan_out and not chain.has_live_children(connection, execution)
 
     def commit(self, commit: Commit) -> Checkpoint:
         """See `ExecutionStore.commit`."""
         retrying = Retrying(
             retry=retry_if_exception_type(ServiceUnavailableError),
             stop=stop_after_delay(COMMIT_PATIENCE),
-            wait=wait_exponential_jitter(initial=0.05, max=1.0),
+            wait=wait_random_exponential(multiplier=0.05, max=1.0),
             reraise=True,
         )
         return retrying(self._extend, commit) or self._refused_commit(commit)
@@ -160,13 +167,6 @@ class SqlExecutionStore:
         if landed is not None:
             return landed
         current = self.refuse(commit.token, EventName.LEASE_LOST, "checkpoint-store", commit.result)
-        if current.epoch == commit.token.epoch and current.owner == commit.token.owner:
-            raise CheckpointForkError(
-                f"execution {current.execution_id}: the head isn't the expected parent",
-                execution_id=str(current.execution_id),
-                expected=str(commit.parent),
-                head=str(current.head),
-            )
         raise _lost(commit.token, current)
 
     def landed(self, commit: Commit) -> Checkpoint | None:
@@ -179,11 +179,22 @@ class SqlExecutionStore:
             return chain.read_checkpoint(connection, commit.checkpoint_id)
 
     def refuse(self, token: FenceToken, name: EventName, sink: str, payload: Any) -> Execution:
-        """Put a refused write on record; returns the execution as it now is."""
+        """Put a refused write on record; returns the execution as it now is.
+
+        Raises:
+            CheckpointForkError: The writer is the owner, so it isn't the fence that refused.
+        """
         with self._write() as connection:
             current = chain.read_execution(connection, token.execution_id)
             if current is None:
                 raise ExecutionNotFoundError(token.execution_id)
+            if _owns(token, current):
+                raise CheckpointForkError(
+                    f"execution {current.execution_id}: the owner's head isn't the stored one",
+                    execution_id=str(current.execution_id),
+                    step_key=token.step_key,
+                    head=str(current.head),
+                )
             event = chain.refusal(token, current, name, sink, payload)
             connection.execute(statements.INSERT_EVENT, rows.event_values(event))
             return current
@@ -215,7 +226,7 @@ class SqlExecutionStore:
 
     def _report_stale(self, token: FenceToken) -> None:
         current = self.get(token.execution_id)
-        if current is None or (current.epoch, current.owner) == (token.epoch, token.owner):
+        if current is None or _owns(token, current):
             return
         self.refuse(token, EventName.ZOMBIE_WRITE_REJECTED, "ledger", None)
         raise StaleLeaseFenceError(
@@ -362,6 +373,10 @@ def _acquisition(before: Execution, owner: str, epoch: int) -> Iterator[Event]:
                 "head_seq": before.head_seq,
             },
         )
+
+
+def _owns(token: FenceToken, execution: Execution) -> bool:
+    return (execution.epoch, execution.owner) == (token.epoch, token.owner)
 
 
 def _lost(token: FenceToken, current: Execution) -> ExecutionLeaseLostError:

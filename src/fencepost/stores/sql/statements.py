@@ -208,7 +208,10 @@ def joinable(limit: int) -> sa.Select[Any]:
             executions.c.due_at <= now(),
             sa.or_(
                 ~live_children(executions.c.execution_id),
-                sa.and_(has_queue, placed < executions.c.max_concurrency),
+                sa.and_(
+                    has_queue,
+                    placed < sa.func.coalesce(executions.c.max_concurrency, placed + 1),
+                ),
             ),
         )
         .order_by(executions.c.due_at)
