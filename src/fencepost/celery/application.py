@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 In = TypeVar("In")
 Out = TypeVar("Out")
 
+SPARE_CONNECTIONS = 2
+"""Database connections beside one for each thread that runs executions."""
+
 _installed: list[Fencepost] = []
 
 
@@ -44,6 +47,8 @@ class Fencepost:
         settings: What the fleet agrees on.
         registry: The sagas that this process knows.
         draining: Raised when the worker shuts down.
+        node: The worker's node name, once there is one.
+        concurrency: How many executions this process runs at once.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class Fencepost:
         self.registry = Registry(sagas)
         self.draining = DrainFlag()
         self.node = ""
+        self.concurrency = 1
         self._engine: Engine | None = None
         self._inherited: list[Engine] = []
         self._lock = threading.Lock()
@@ -82,7 +88,7 @@ class Fencepost:
         database = create_engine(
             settings.database_url.get_secret_value(),
             idle_in_transaction=settings.ttl,
-            pool_size=settings.pool_size,
+            pool_size=max(settings.pool_size, self.concurrency + SPARE_CONNECTIONS),
         )
         node = self.node or socket.gethostname()
         return Engine(

@@ -33,6 +33,7 @@ def extend(app: Celery, fencepost: Fencepost) -> None:
     def on_init(sender: Any = None, **_: Any) -> None:
         if getattr(sender, "app", None) is app:
             fencepost.node = getattr(sender, "hostname", "")
+            fencepost.concurrency = getattr(sender, "concurrency", None) or 1
             _refuse_to_start_badly(fencepost)
 
     def on_shutdown(**_: Any) -> None:

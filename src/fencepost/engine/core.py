@@ -16,7 +16,7 @@ from fencepost import faults, identity, serde
 from fencepost.engine.heartbeat import Heartbeat
 from fencepost.engine.registry import Registry
 from fencepost.engine.run import Run
-from fencepost.errors import FencepostError, Suspended
+from fencepost.errors import FencepostError, PayloadError, Suspended
 from fencepost.ports import ExecutionStore, LeaseStore, Transport
 from fencepost.records import (
     Acquired,
@@ -30,6 +30,9 @@ from fencepost.records import (
 from fencepost.saga import Saga
 
 logger = logging.getLogger(__name__)
+
+KEY_LIMIT = 255
+"""Characters of a business key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +106,12 @@ class Engine:
             session: The caller's `Session` or `Connection`, whose transaction it joins.
 
         Raises:
-            PayloadError: The input isn't of the saga's input type. Nothing is written.
+            PayloadError: The input isn't of the saga's input type, or the key is empty or too
+                long. Nothing is written.
             BusinessKeyConflictError: The key was used with another input.
+            SagaDefinitionError: The saga has no steps.
         """
+        _check_key(key)
         self.registry.add(saga)
         data = serde.dump(value, saga.input_type, what=f"input of saga {saga.name!r}")
         execution_id = uuid4() if key is None else identity.keyed_execution_id(saga.name, key)
@@ -221,12 +227,30 @@ class Engine:
         except FencepostError as problem:
             logger.warning("can't release the lease of %s: %s", lease.execution_id, problem)
 
-    def child_ended(self, execution: Execution) -> None:
-        """Let a waiting sibling have the place of a child that has ended."""
-        if execution.parent_id is None:
+    def ended(self, execution: Execution) -> None:
+        """Start what the end of an execution makes way for: its continuation, or a sibling.
+
+        A failure is only logged: the reaper finds both.
+        """
+        try:
+            if execution.status is Status.CONTINUED:
+                following = identity.continuation_id(execution.execution_id)
+                found = self.executions.get(following)
+                ready = [] if found is None else [found]
+            elif execution.parent_id is not None:
+                ready = self.executions.admit(execution.parent_id, self.unattended)
+            else:
+                ready = []
+        except FencepostError as problem:
+            logger.warning("after the end of %s: %s", execution.execution_id, problem)
             return
-        for admitted in self.executions.admit(execution.parent_id, self.unattended):
-            self.dispatch(admitted)
+        for following_execution in ready:
+            self.dispatch(following_execution)
+
+
+def _check_key(key: str | None) -> None:
+    if key is not None and not 0 < len(key) <= KEY_LIMIT:
+        raise PayloadError(f"a business key has 1 to {KEY_LIMIT} characters, not {len(key)}")
 
 
 def outcome_of(execution: Execution) -> Outcome:

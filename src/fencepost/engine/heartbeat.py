@@ -44,7 +44,9 @@ class Heartbeat:
         self._lease = lease
         self._ttl = ttl
         self._clock = clock
-        self._lock = threading.Lock()
+        # Held while the store is asked, so that a renewal and a raised epoch can't cross. What
+        # the holder believes is read without it: `lost` must never wait for the network.
+        self._asking = threading.Lock()
         self._stop = threading.Event()
         self._lost = False
         self._renew_until: float | None = None
@@ -53,26 +55,23 @@ class Heartbeat:
     @property
     def lease(self) -> Lease:
         """The lease as last renewed."""
-        with self._lock:
-            return self._lease
+        return self._lease
 
     def lost(self) -> bool:
         """Whether the holder must count itself lost. Asks nobody."""
-        with self._lock:
-            return self._lost or self._clock() >= self._lease.deadline
+        return self._lost or self._clock() >= self._lease.deadline
 
     def limit(self, timeout: timedelta | None) -> None:
         """From now on, renew for no longer than this; None for no limit."""
         until = None if timeout is None else self._clock() + timeout.total_seconds()
-        with self._lock:
-            self._renew_until = until
+        self._renew_until = until
 
     def raise_epoch(self, epoch: int) -> None:
         """The holder itself has raised its epoch: write it back.
 
         The lease counts as lost if that fails; SQL decides about every write anyway.
         """
-        with self._lock:
+        with self._asking:
             raised = self._leases.settle(self._lease, epoch, self._ttl)
             if raised is None:
                 self._lost = True
@@ -105,9 +104,9 @@ class Heartbeat:
                 return
 
     def _renew(self) -> bool:
-        with self._lock:
-            now = self._clock()
-            if self._renew_until is not None and now >= self._renew_until:
+        with self._asking:
+            now, until = self._clock(), self._renew_until
+            if until is not None and now >= until:
                 logger.warning(
                     "execution %s: the step is past its timeout, its lease is not renewed any more",
                     self._lease.execution_id,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
+from fencepost.errors import SagaDefinitionError
 from fencepost.saga import Saga
 
 REMEMBERED = 1_000
@@ -23,10 +24,16 @@ class Registry:
             self.add(saga)
 
     def add(self, saga: Saga[Any, Any]) -> None:
-        """Register a saga and, at any depth, its child sagas."""
+        """Register a saga and, at any depth, its child sagas.
+
+        Raises:
+            SagaDefinitionError: One of them has no steps.
+        """
         if self._sagas.get((saga.name, saga.version)) is saga:
             return
         for known in saga.descendants():
+            if not known.nodes:
+                raise SagaDefinitionError(f"saga {known.name!r} has no steps", saga=known.name)
             self._sagas[known.name, known.version] = known
 
     def find(self, name: str, version: str) -> Saga[Any, Any] | None:

@@ -56,6 +56,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MAX_REFUSALS = 10
+"""Refusals by a sink's fence, though the checkpoint store calls us the owner, until we park."""
+
+REFUSED_RETRY = timedelta(seconds=1)
+
 PARENT_STEP = "parent-failed"
 """The step under which a child records that its parent told it to undo its work."""
 
@@ -178,7 +183,9 @@ class Run:
         except StaleLeaseFenceError as refused:
             # A sink has refused the write. Whether we are lost is for the checkpoint store to say.
             logger.warning("%s: %s", refused.code, refused)
-            self._retry(name, visit, refused, timedelta(0))
+            if self._attempt >= MAX_REFUSALS:
+                self._park(name, visit, f"refused {self._attempt} times: {refused}", refused)
+            self._retry(name, visit, refused, REFUSED_RETRY)
         except ExecutionLeaseLostError:
             raise
         except Exception as error:
@@ -387,13 +394,7 @@ class Run:
         from fencepost.engine.core import outcome_of
 
         self._engine.let_go(self._heart.lease, ended=True)
-        if self._status is Status.CONTINUED:
-            following = identity.continuation_id(self._execution.execution_id)
-            execution = self._store.get(following)
-            if execution is not None:
-                self._engine.dispatch(execution)
-        else:
-            self._engine.child_ended(self._execution)
+        self._engine.ended(self._execution)
         return outcome_of(self._execution)
 
     def _retry(self, step: str, visit: int, error: Exception, delay: timedelta) -> NoReturn:

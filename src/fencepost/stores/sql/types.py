@@ -33,7 +33,11 @@ class UtcDateTime(TypeDecorator[datetime]):
             return value
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
-    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
+    def process_result_value(  # both are the base class's arguments
+        self,
+        value: Any,
+        dialect: sa.Dialect,  # noqa: ARG002
+    ) -> datetime | None:
         """An aware datetime from the driver."""
         if value is None or isinstance(value, datetime):
             return value if value is None else value.astimezone(UTC)
