@@ -198,6 +198,10 @@ class ExecutionStore(Protocol):
         """Move queued children of a waiting parent into the places that are free."""
         ...
 
+    def claim(self, execution_ids: Sequence[UUID], hold: timedelta) -> list[Execution]:
+        """Of these, the active ones; hidden from `claim_due` as if it had claimed them."""
+        ...
+
     def claim_due(self, limit: int, hold: timedelta) -> list[Execution]:
         """Live executions whose time to be looked at has come; `hold` grows with each claim.
 

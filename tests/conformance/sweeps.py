@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from fencepost.ports import ExecutionStore
 from fencepost.records import Execution, Status
@@ -33,6 +33,13 @@ def ids(executions: list[Execution]) -> list[UUID]:
 
 
 class Sweeps:
+    # claim
+
+    def test_a_named_claim_takes_the_active_ones_and_hides_them(self, store):
+        (execution,) = due_now(store)
+        assert store.claim([execution.execution_id, uuid4()], LATER) == [execution]
+        assert store.claim_due(10, LATER) == []
+
     # claim_due
 
     def test_a_new_executions_message_is_given_some_time(self, store):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from fencepost.engine.core import Engine
-from fencepost.records import Execution, Status
+from fencepost.records import Execution
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,13 @@ BATCH = 100
 """Executions that one reaper claims at a time."""
 
 CLAIM = timedelta(seconds=2)
-"""How long a claimed execution is hidden from other reapers at first."""
+"""How long a claimed execution is hidden from other reapers at first; doubles with each claim."""
+
+CLAIM_DUE = timedelta(seconds=10)
+"""The same for what may simply be waiting in a long queue."""
+
+HIDDEN = timedelta(minutes=1)
+"""How long an expired lease is hidden once SQL knows of it."""
 
 
 class Reaper:
@@ -35,21 +41,21 @@ class Reaper:
     def expired(self) -> int:
         """Dispatch executions whose lease has run out; returns how many."""
         engine = self._engine
-        dispatched = 0
-        for execution_id in engine.leases.claim_expired(BATCH, CLAIM):
-            execution = engine.executions.get(execution_id)
-            if execution is None or execution.status not in (Status.ACTIVE, Status.WAITING):
-                engine.leases.discard([execution_id])
-            elif execution.status is Status.ACTIVE:
-                logger.warning("the lease of execution %s has run out", execution_id)
-                engine.dispatch(execution)
-                dispatched += 1
-        return dispatched
+        expired = engine.leases.claim_expired(BATCH, HIDDEN)
+        if not expired:
+            return 0
+        # From here on SQL decides when it is dispatched again, should this message be lost.
+        owed = engine.executions.claim(expired, CLAIM)
+        for execution in owed:
+            logger.warning("the lease of execution %s has run out", execution.execution_id)
+            engine.dispatch(execution)
+        engine.leases.discard(set(expired) - {execution.execution_id for execution in owed})
+        return len(owed)
 
     def due(self) -> int:
         """Dispatch executions whose time has come; returns how many."""
         engine = self._engine
-        claimed = engine.executions.claim_due(BATCH, CLAIM)
+        claimed = engine.executions.claim_due(BATCH, CLAIM_DUE)
         return self._dispatch_unowned(claimed)
 
     def joinable(self) -> int:

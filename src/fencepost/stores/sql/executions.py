@@ -331,6 +331,12 @@ class SqlExecutionStore:
         with self._write() as connection:
             return sweeps.admit(connection, parent_id, due_in.total_seconds())
 
+    def claim(self, execution_ids: Sequence[UUID], hold: timedelta) -> list[Execution]:
+        """See `ExecutionStore.claim`."""
+        with self._write() as connection:
+            active = statements.active_among(execution_ids)
+            return sweeps.claim(connection, active, hold.total_seconds())
+
     def claim_due(self, limit: int, hold: timedelta) -> list[Execution]:
         """See `ExecutionStore.claim_due`."""
         with self._write() as connection:

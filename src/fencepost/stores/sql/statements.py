@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -171,6 +172,17 @@ def claim(which: sa.Select[Any], hold: float) -> sa.Update:
         sa.update(executions)
         .where(executions.c.execution_id.in_(which))
         .values(due_at=_next_wait(hold), dispatches=executions.c.dispatches + 1)
+    )
+
+
+def active_among(execution_ids: Sequence[UUID]) -> sa.Select[Any]:
+    """Those of these executions to which work is owed."""
+    return (
+        sa.select(executions.c.execution_id)
+        .where(executions.c.execution_id.in_(execution_ids))
+        .where(executions.c.status == Status.ACTIVE)
+        .order_by(executions.c.execution_id)
+        .with_for_update()
     )
 
 
