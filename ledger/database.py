@@ -29,8 +29,8 @@ def normalize(url: str) -> sa.URL:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError as problem:
         raise ConfigurationError(
-            "FENCEPOST_DATABASE_URL is not a database URL, such as sqlite:///var/fencepost.db or"
-            " postgresql://user:password@host/name"
+            f"FENCEPOST_DATABASE_URL {'is not a database URL' if url else 'is not set'}: it should"
+            " look like sqlite:///var/fencepost.db or postgresql://user:password@host/name"
         ) from problem
     if parsed.drivername in _POSTGRES:
         return parsed.set(drivername="postgresql+psycopg")

@@ -89,7 +89,7 @@ def test_a_database_that_does_not_answer_is_named_without_its_password() -> None
     assert "hidden-word" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["nonsense", "mysql+pymysql://host/name"])
+@pytest.mark.parametrize("url", ["", "nonsense", "mysql+pymysql://host/name"])
 def test_a_url_that_cannot_be_used_is_explained(url: str) -> None:
     with pytest.raises(ConfigurationError, match="FENCEPOST_DATABASE_URL"):
         ledger.check(url)
