@@ -28,6 +28,7 @@ from fencepost.stores.redis import RedisLeaseStore
 from fencepost.stores.sql import SqlExecutionStore, create_engine
 
 if TYPE_CHECKING:
+    from fencepost.ports import LeaseStore
     from fencepost.records import Execution
 
 In = TypeVar("In")
@@ -92,8 +93,8 @@ class Fencepost:
         )
         node = self.node or socket.gethostname()
         return Engine(
-            SqlExecutionStore(database),
-            RedisLeaseStore.from_url(self.lease_url, prefix=settings.redis_prefix),
+            self.open_executions(database),
+            self.open_leases(),
             self._transport,
             self.registry,
             EngineOptions(
@@ -103,6 +104,18 @@ class Fencepost:
                 owner=f"{node}:{os.getpid()}",
             ),
         )
+
+    def open_executions(self, database: sa.Engine) -> SqlExecutionStore:
+        """Make this process's execution store; a subclass may make another (see `install`).
+
+        Args:
+            database: The engine of the ledger's database, of this process alone.
+        """
+        return SqlExecutionStore(database)
+
+    def open_leases(self) -> LeaseStore:
+        """Make this process's lease store; a subclass may make another (see `install`)."""
+        return RedisLeaseStore.from_url(self.lease_url, prefix=self.settings.redis_prefix)
 
     @property
     def lease_url(self) -> str:
@@ -188,6 +201,7 @@ def install(
     *,
     sagas: Iterable[Saga[Any, Any]] = (),
     settings: FencepostSettings | None = None,
+    kind: type[Fencepost] = Fencepost,
     **given: Any,
 ) -> Fencepost:
     """Put Fencepost on a Celery app: its tasks, its reaper in every worker, its settings.
@@ -198,6 +212,7 @@ def install(
     Args:
         app: The Celery app.
         sagas: What the workers shall be able to run.
+        kind: A subclass of `Fencepost` that opens other stores.
         settings: All settings at once; or give single ones by name:
         **given: Fields of `FencepostSettings`, such as `database_url` or `lease_ttl`. What is
             not given is read from `FENCEPOST_*` variables.
@@ -206,7 +221,7 @@ def install(
         ConfigurationError: A setting is missing or out of range.
     """
     settings = settings or load_settings(**given)
-    fencepost = Fencepost(app, sagas, settings)
+    fencepost = kind(app, sagas, settings)
     app.add_defaults(lambda: hardened(settings.ttl))
     worker.extend(app, fencepost)
     _installed.append(fencepost)
