@@ -22,13 +22,14 @@ class CheckFailedError(Exception):
 
 def run(modules: Path, arguments: list[str], *, stdin: bytes = b"") -> bytes:
     """Run `python -m ARGUMENTS` with the modules on its path; its standard output."""
-    paths = [str(modules / name / "src") for name in sorted(os.listdir(modules))]
+    paths = [str(module / "src") for module in sorted(modules.iterdir())]
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
         input=stdin,
         capture_output=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
         timeout=20,
+        check=False,
     )
     if done.returncode != 0:
         sys.stderr.write(done.stderr.decode(errors="replace"))
