@@ -40,6 +40,13 @@ class Commits:
         assert worker.commit("prepare", result).result == result
         assert store.chain(worker.execution_id)[-1].result == result
 
+    def test_what_is_stored_is_not_the_callers_object(self, store):
+        worker = started(store)
+        result = {"items": [1]}
+        worker.commit("prepare", result)
+        result["items"].append(2)
+        assert store.chain(worker.execution_id)[-1].result == {"items": [1]}
+
     def test_a_chain_outlives_its_owners(self, store):
         worker = started(store)
         worker.commit("prepare")
@@ -90,6 +97,14 @@ class Commits:
         assert event.sink
         assert event.payload_digest == serde.digest({"late": True})
         successor.commit("stage")
+
+    def test_a_refused_write_of_nothing_has_a_digest_too(self, store):
+        worker = started(store)
+        Worker.take(store, worker.execution_id)
+        with pytest.raises(ExecutionLeaseLostError):
+            store.commit(worker.extension("stage", None))
+        event = store.events([worker.execution_id])[-1]
+        assert event.payload_digest == serde.digest(None)
 
     def test_an_epoch_alone_is_not_trusted(self, store):
         worker = started(store)

@@ -181,7 +181,19 @@ class Families:
     def test_nothing_is_admitted_without_a_waiting_parent(self, store):
         parent = started(store)
         assert store.admit(parent.execution_id, LATER) == []
+        parent.commit("modules", kind=CheckpointKind.FAN_OUT, children=self._four(parent))
+        assert store.admit(parent.execution_id, LATER) == []
         assert store.admit(new_execution().execution_id, LATER) == []
+
+    def test_a_child_that_waits_for_its_own_children_keeps_its_place(self, store):
+        parent = started(store)
+        parent.fan_out(2, cap=1)
+        middle = Worker.take(store, children(store, parent)[0].execution_id)
+        middle.fan_out(1)
+        assert store.admit(parent.execution_id, LATER) == []
+        run_child(store, children(store, middle)[0])
+        rejoin(store, middle).finish()
+        assert len(store.admit(parent.execution_id, LATER)) == 1
 
     # join
 
@@ -281,6 +293,17 @@ class Families:
         trail = names(store, worker.execution_id)
         assert trail.count(EventName.EPOCH_RAISED) == trail.count(EventName.COMPENSATING) == 1
 
+    def test_a_raised_epoch_tells_after_which_checkpoint(self, store):
+        worker = started(store)
+        worker.commit("prepare")
+        entry = worker.compensate()
+        (raised,) = (
+            event
+            for event in store.events([worker.execution_id])
+            if event.name == EventName.EPOCH_RAISED
+        )
+        assert raised.details == {"by": str(worker.execution_id), "head_seq": entry.seq}
+
     def test_a_repeated_entry_raises_no_epoch_twice(self, store):
         worker = started(store)
         commit = worker.extension(
@@ -314,6 +337,10 @@ class Families:
             assert now.status is Status.SUCCEEDED
             raised = store.events([child.execution_id])[-1]
             assert (raised.name, raised.epoch) == (EventName.EPOCH_RAISED, now.epoch)
+            assert raised.details == {
+                "by": str(parent.execution_id),
+                "head_seq": now.head_seq,
+            }
 
     def test_live_descendants_are_fenced_and_wait_for_their_parent(self, store, ledger):
         # The engine joins before it compensates; a cancelled parent could not wait for that.

@@ -184,6 +184,17 @@ class Ownership:
         event = next(e for e in store.events([worker.execution_id]) if e.epoch == 7)
         assert event.details["previous_epoch"] == 1
 
+    def test_an_acquisition_tells_after_which_checkpoint(self, store):
+        worker = started(store)
+        worker.commit("prepare")
+        Worker.take(store, worker.execution_id)
+        first, second = (
+            event
+            for event in store.events([worker.execution_id])
+            if event.name == EventName.LEASE_ACQUIRED
+        )
+        assert (first.details["head_seq"], second.details["head_seq"]) == (0, 1)
+
     def test_one_of_many_acquires(self, store):
         execution, _ = store.create(new_execution())
         owners = [new_owner() for _ in range(16)]

@@ -117,7 +117,11 @@ class MemoryExecutionStore:
                 recoveries=before.recoveries + taken_over,
             )
             self._due(row, due_in, claims=0)
-            self._note(row, EventName.LEASE_ACQUIRED, details={"previous_epoch": before.epoch})
+            self._note(
+                row,
+                EventName.LEASE_ACQUIRED,
+                details={"previous_epoch": before.epoch, "head_seq": before.head_seq},
+            )
             if taken_over:
                 self._note(
                     row,

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fencepost.errors import CheckpointForkError
+from fencepost.fence import FenceToken
 from fencepost.records import (
     Checkpoint,
     Commit,
@@ -139,19 +140,18 @@ class Landing:
             step_key=token.step_key,
             details={"failure": commit.result["failure"]["code"]},
         )
-        facts: dict[str, Any] = {
-            "owner": token.owner,
-            "details": {"by": str(token.execution_id)},
-        }
         row.update(epoch=row.execution.epoch + 1)
-        self.note(row, EventName.EPOCH_RAISED, **facts)
+        self._note_raised(row, token)
         for below in self.tables.descendants([token.execution_id]):
             changes: dict[str, Any] = {"phase": Phase.COMPENSATING, "owner": None}
             if not below.execution.status.ended:
                 changes["status"] = Status.WAITING
             below.update(epoch=below.execution.epoch + 1, **changes)
-            below.due_at = None
-            self.note(below, EventName.EPOCH_RAISED, **facts)
+            self._note_raised(below, token)
+
+    def _note_raised(self, row: Row, token: FenceToken) -> None:
+        details = {"by": str(token.execution_id), "head_seq": row.execution.head_seq}
+        self.note(row, EventName.EPOCH_RAISED, owner=token.owner, details=details)
 
     def _undo_children(self, row: Row, step: str, visit: int) -> None:
         for child in self.tables.children_of(row.execution.execution_id, step, visit):
