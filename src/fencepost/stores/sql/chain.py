@@ -9,7 +9,6 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from fencepost import serde
 from fencepost.errors import CheckpointForkError, ExecutionNotFoundError
 from fencepost.fence import FenceToken
 from fencepost.records import (
@@ -128,21 +127,21 @@ def _insert_children(connection: sa.Connection, children: Sequence[NewExecution]
 
 def _raise_epochs(connection: sa.Connection, commit: Commit) -> None:
     token = commit.token
-    raised = [(token.execution_id, token.epoch + 1)]
+    raised = [(token.execution_id, token.epoch + 1, commit.seq)]
     level = [token.execution_id]
     while level:
         found = connection.execute(statements.raise_epochs_of(level)).all()
         level = [row.execution_id for row in found]
-        raised += [(row.execution_id, row.epoch) for row in found]
+        raised += [(row.execution_id, row.epoch, row.head_seq) for row in found]
     events = [
         Event(
             execution_id=execution_id,
             name=EventName.EPOCH_RAISED,
             epoch=epoch,
             owner=token.owner,
-            details={"by": str(token.execution_id)},
+            details={"by": str(token.execution_id), "head_seq": head_seq},
         )
-        for execution_id, epoch in raised
+        for execution_id, epoch, head_seq in raised
     ]
     entered = Event(
         execution_id=token.execution_id,
@@ -158,9 +157,9 @@ def _raise_epochs(connection: sa.Connection, commit: Commit) -> None:
 
 
 def refusal(
-    token: FenceToken, current: Execution, name: EventName, sink: str, payload: Any
+    token: FenceToken, current: Execution, name: EventName, sink: str, digest: str | None
 ) -> Event:
-    """The audit event of a refused write."""
+    """The audit event of a refused write; no digest where nothing was there to be written."""
     return Event(
         execution_id=token.execution_id,
         name=name,
@@ -170,7 +169,7 @@ def refusal(
         current_owner=current.owner,
         step_key=token.step_key,
         sink=sink,
-        payload_digest=serde.digest(payload) if payload is not None else None,
+        payload_digest=digest,
     )
 
 

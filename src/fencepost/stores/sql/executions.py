@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from fencepost import faults
+from fencepost import faults, serde
 from fencepost.errors import (
     BusinessKeyConflictError,
     CheckpointForkError,
@@ -166,7 +166,8 @@ class SqlExecutionStore:
         landed = self.landed(commit)
         if landed is not None:
             return landed
-        current = self.refuse(commit.token, EventName.LEASE_LOST, "checkpoint-store", commit.result)
+        digest = serde.digest(commit.result)
+        current = self.refuse(commit.token, EventName.LEASE_LOST, "checkpoint-store", digest)
         raise _lost(commit.token, current)
 
     def landed(self, commit: Commit) -> Checkpoint | None:
@@ -178,7 +179,9 @@ class SqlExecutionStore:
             chain.lock_execution(connection, commit.token.execution_id)
             return chain.read_checkpoint(connection, commit.checkpoint_id)
 
-    def refuse(self, token: FenceToken, name: EventName, sink: str, payload: Any) -> Execution:
+    def refuse(
+        self, token: FenceToken, name: EventName, sink: str, digest: str | None
+    ) -> Execution:
         """Put a refused write on record; returns the execution as it now is.
 
         Raises:
@@ -195,7 +198,7 @@ class SqlExecutionStore:
                     step_key=token.step_key,
                     head=str(current.head),
                 )
-            event = chain.refusal(token, current, name, sink, payload)
+            event = chain.refusal(token, current, name, sink, digest)
             connection.execute(statements.INSERT_EVENT, rows.event_values(event))
             return current
 
@@ -280,8 +283,8 @@ class SqlExecutionStore:
             if connection.execute(statements.hand_back(**values), parameters).rowcount == 1:
                 connection.execute(statements.INSERT_EVENT, rows.event_values(event))
                 return
-        payload = dict(event.details)
-        current = self.refuse(token, EventName.LEASE_LOST, "checkpoint-store", payload)
+        digest = serde.digest(dict(event.details))
+        current = self.refuse(token, EventName.LEASE_LOST, "checkpoint-store", digest)
         raise _lost(token, current)
 
     def unpark(self, execution_id: UUID, why: str) -> Execution:
@@ -365,7 +368,7 @@ def _acquisition(before: Execution, owner: str, epoch: int) -> Iterator[Event]:
         name=EventName.LEASE_ACQUIRED,
         epoch=epoch,
         owner=owner,
-        details={"previous_epoch": before.epoch},
+        details={"previous_epoch": before.epoch, "head_seq": before.head_seq},
     )
     if before.owner is not None:
         yield Event(

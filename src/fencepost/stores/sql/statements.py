@@ -245,7 +245,7 @@ def raise_epochs_of(parents: list[UUID]) -> sa.Update:
             status=sa.case((live, str(Status.WAITING)), else_=executions.c.status),
             due_at=None,
         )
-        .returning(executions.c.execution_id, executions.c.epoch)
+        .returning(executions.c.execution_id, executions.c.epoch, executions.c.head_seq)
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import exc
 from sqlalchemy.orm import Session
 
-from fencepost import faults
+from fencepost import faults, serde
 from fencepost.errors import FencepostError, StaleLeaseFenceError
 from fencepost.fence import FenceToken
 from fencepost.records import Checkpoint, Commit, EventName
@@ -83,7 +83,10 @@ class SqlTransaction:
         if landed is not None:
             return landed
         current = self._store.refuse(
-            commit.token, EventName.ZOMBIE_WRITE_REJECTED, "ledger", commit.result
+            commit.token,
+            EventName.ZOMBIE_WRITE_REJECTED,
+            "ledger",
+            serde.digest(commit.result),
         )
         raise StaleLeaseFenceError(
             commit.token.execution_id,
