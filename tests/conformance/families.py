@@ -337,6 +337,7 @@ class Families:
             assert now.status is Status.SUCCEEDED
             raised = store.events([child.execution_id])[-1]
             assert (raised.name, raised.epoch) == (EventName.EPOCH_RAISED, now.epoch)
+            assert raised.details["head_seq"] == now.head_seq
             assert raised.details == {
                 "by": str(parent.execution_id),
                 "head_seq": now.head_seq,

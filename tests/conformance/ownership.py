@@ -159,7 +159,9 @@ class Ownership:
         assert recovered.name == EventName.RECOVERED
         assert (recovered.epoch, recovered.owner) == (2, "b")
         assert recovered.details["from_owner"] == worker.owner
+        # Its place in the chain tells an event's order without comparing clocks.
         assert recovered.details["head_seq"] == 1
+        assert store.events([worker.execution_id])[-2].details["head_seq"] == 1
 
     def test_recoveries_count_up_to_the_next_checkpoint(self, store):
         worker = started(store)

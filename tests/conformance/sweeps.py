@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from fencepost.ports import ExecutionStore
 from fencepost.records import Execution, Status
@@ -33,13 +33,6 @@ def ids(executions: list[Execution]) -> list[UUID]:
 
 
 class Sweeps:
-    # claim
-
-    def test_a_named_claim_takes_the_active_ones_and_hides_them(self, store):
-        (execution,) = due_now(store)
-        assert store.claim([execution.execution_id, uuid4()], LATER) == [execution]
-        assert store.claim_due(10, LATER) == []
-
     # claim_due
 
     def test_a_new_executions_message_is_given_some_time(self, store):
@@ -124,6 +117,30 @@ class Sweeps:
         eventually(all_claimed)
         assert set(claimed) == set(made)
         assert set(claimed.values()) == {1}
+
+    # claim
+
+    def test_named_executions_are_claimed_if_work_is_owed(self, store):
+        worker = started(store)
+        ended, parked, waiting = started(store), started(store), started(store)
+        ended.finish()
+        store.park(parked.token(), "why", None)
+        waiting.fan_out(2, cap=1)
+        placed, queued = store.children(waiting.execution_id, "modules", 1)
+        asked = [e.execution_id for e in (worker, ended, parked, waiting, placed, queued)]
+        claimed = store.claim([*asked, new_execution().execution_id], LATER)
+        assert sorted(ids(claimed)) == sorted([worker.execution_id, placed.execution_id])
+        assert worker.execution in claimed
+        assert store.claim([], LATER) == []
+
+    def test_a_named_claim_hides_and_counts_like_any_other(self, store):
+        (execution,) = due_now(store)
+        for _ in range(3):
+            assert store.claim([execution.execution_id], milliseconds(100)) == [execution]
+        before = time.monotonic()
+        assert store.claim_due(10, LATER) == []
+        assert eventually(lambda: store.claim_due(10, LATER)) == [execution]
+        assert time.monotonic() - before > 0.2
 
     # defer
 

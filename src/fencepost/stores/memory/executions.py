@@ -183,24 +183,16 @@ class MemoryExecutionStore:
     ) -> None:
         """Record a failed attempt and hand the execution back; see the port."""
         with self._mutex:
-            row = self._fence(token, _LEASE_LOST, serde.digest(error))
-            self._note(
-                row,
-                EventName.ATTEMPT_FAILED,
-                step_key=token.step_key,
-                details={
-                    "attempt": attempt,
-                    "error": error,
-                    "retry_in": retry_in.total_seconds(),
-                },
-            )
+            details = {"attempt": attempt, "error": error, "retry_in": retry_in.total_seconds()}
+            row = self._fence(token, _LEASE_LOST, serde.digest(details))
+            self._note(row, EventName.ATTEMPT_FAILED, step_key=token.step_key, details=details)
             row.update(owner=None, attempt=attempt, error=stored(error))
             self._due(row, retry_in, claims=0)
 
     def hand_back(self, token: FenceToken, due_in: timedelta) -> None:
         """Give the execution up without a checkpoint; see the port."""
         with self._mutex:
-            row = self._fence(token, _LEASE_LOST)
+            row = self._fence(token, _LEASE_LOST, serde.digest({}))
             self._note(row, EventName.LEASE_RELEASED)
             row.update(owner=None)
             self._due(row, due_in, claims=0)
@@ -208,13 +200,9 @@ class MemoryExecutionStore:
     def park(self, token: FenceToken, reason: str, error: Any) -> None:
         """Stop the execution for a person; see the port."""
         with self._mutex:
-            row = self._fence(token, _LEASE_LOST, serde.digest(error))
-            self._note(
-                row,
-                EventName.PARKED,
-                step_key=token.step_key,
-                details={"reason": reason, "error": error},
-            )
+            details = {"reason": reason, "error": error}
+            row = self._fence(token, _LEASE_LOST, serde.digest(details))
+            self._note(row, EventName.PARKED, step_key=token.step_key, details=details)
             row.update(status=Status.PARKED, owner=None, parked_reason=reason, error=stored(error))
             row.due_at = None
 
