@@ -15,8 +15,11 @@ from fencepost.fence import FenceToken
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+    from fencepost.effects.declaration import Effect
     from fencepost.saga.steps import Step
 
+Req = TypeVar("Req")
+Res = TypeVar("Res")
 T = TypeVar("T")
 
 
@@ -46,6 +49,7 @@ class StepContext:
     saga_input: Any = field(repr=False)
     results: Mapping[str, Any] = field(repr=False)
     lease_lost: Callable[[], bool] = field(repr=False)
+    performer: Callable[[Effect[Any, Any], Any, str | None], Any] = field(repr=False)
 
     @property
     def step_key(self) -> str:
@@ -75,6 +79,24 @@ class StepContext:
                 current=self.token.epoch,
                 step_key=self.step_key,
             )
+
+    def perform(self, effect: Effect[Req, Res], request: Req, *, key: str | None = None) -> Res:
+        """Make an effect happen once, and return its recorded result.
+
+        Args:
+            effect: Declared by this step with `@step(effects=[...])`.
+            request: What the sink is asked for. The same key with another request is refused.
+            key: A business key, such as `order:42`, of at most 255 characters. By default the
+                step key with the effect's name and the number of its performance in this step.
+
+        Raises:
+            EffectRefusedError: The sink said no; nothing has landed.
+            EffectKeyConflictError: The key was used with another request.
+            EffectOutsideStepError: The step doesn't declare the effect, or is of the wrong kind.
+            LeaseDeadlineError: The lease can't be trusted any more; nothing was called.
+        """
+        result: Res = self.performer(effect, request, key)
+        return result
 
     def input_as(self, declared: type[T]) -> T:
         """The saga's own input.

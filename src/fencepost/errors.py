@@ -132,6 +132,12 @@ class FenceError(FencepostError):
         self.current = current
 
 
+class FenceUnavailableError(FencepostError):
+    """A sink's fence could not be raised, so its execution can't go on yet."""
+
+    code = "fence.unavailable"
+
+
 class StaleLeaseFenceError(FenceError):
     """A sink refused a write that carries an old epoch (an effect inside a transaction, say)."""
 
@@ -160,6 +166,48 @@ class ChildrenFailedError(FencepostError):
     """A fan-out joined, and at least one child execution did not succeed."""
 
     code = "saga.children-failed"
+
+
+class EffectError(FencepostError):
+    """Something about an effect."""
+
+    code = "effect.error"
+
+
+class EffectDefinitionError(SagaDefinitionError):
+    """An effect's declaration contradicts itself."""
+
+    code = "effect.invalid-definition"
+
+
+class EffectOutsideStepError(EffectError):
+    """An effect was called without `ctx.perform`, or in a step that doesn't declare it."""
+
+    code = "effect.outside-step"
+
+
+class EffectKeyConflictError(EffectError):
+    """A key was used again with a different request."""
+
+    code = "effect.key-conflict"
+
+
+class EffectRefusedError(EffectError):
+    """The sink said no: nothing has landed. The cause is the error that said so."""
+
+    code = "effect.refused"
+
+
+class EffectInDoubtError(EffectError):
+    """An effect's outcome is unknown, and it isn't safe to call again."""
+
+    code = "effect.in-doubt"
+
+
+class EffectLandedError(EffectError):
+    """A step failed for good although an effect of its own has landed."""
+
+    code = "effect.landed-in-failed-step"
 
 
 class NeedsPerson(FencepostError):

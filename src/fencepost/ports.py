@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
+from fencepost.effects.model import EffectIntent, EffectRecord, EffectStatus
 from fencepost.fence import FenceToken
 from fencepost.records import (
     Acquired,
@@ -215,6 +216,74 @@ class ExecutionStore(Protocol):
 
     def defer(self, execution_id: UUID, epoch: int, due_in: timedelta) -> None:
         """Look at this execution again after `due_in`, if its epoch is still this one."""
+        ...
+
+
+class EffectStore(Protocol):
+    """What is known of effects. Every write but `resolve` is fenced like a checkpoint."""
+
+    def intend(self, intent: EffectIntent) -> tuple[EffectRecord, bool]:
+        """Record an intent and announce its first call, or find what is recorded.
+
+        Returns:
+            The record, and whether this call made it.
+
+        Raises:
+            EffectKeyConflictError: The key was used with another effect or request.
+            ExecutionLeaseLostError: Fenced.
+        """
+        ...
+
+    def announce(self, token: FenceToken, sink: str, key: str) -> EffectRecord:
+        """Record that a recorded effect is about to be called again.
+
+        Raises:
+            ExecutionLeaseLostError: Fenced.
+        """
+        ...
+
+    def conclude(
+        self,
+        token: FenceToken,
+        sink: str,
+        key: str,
+        status: EffectStatus,
+        *,
+        result: Any = None,
+        error: Any = None,
+    ) -> EffectRecord:
+        """Record what came of an effect; one that is confirmed stays as it is.
+
+        Raises:
+            ExecutionLeaseLostError: Fenced.
+        """
+        ...
+
+    def in_session(self, session: Any, sink: str, key: str) -> EffectRecord | None:
+        """Find a transactional effect, inside the step's own transaction."""
+        ...
+
+    def confirm_in_session(self, session: Any, intent: EffectIntent, result: Any) -> None:
+        """Record a transactional effect, inside the step's own transaction."""
+        ...
+
+    def of_execution(self, execution_id: UUID) -> list[EffectRecord]:
+        """All effects of an execution, oldest first."""
+        ...
+
+    def in_doubt(self, limit: int) -> list[EffectRecord]:
+        """Effects whose outcome is unknown, of executions that are parked; oldest first."""
+        ...
+
+    def resolve(
+        self, sink: str, key: str, *, landed: bool, result: Any, by: str, why: str
+    ) -> EffectRecord:
+        """A person's decision about an effect in doubt; it is audited.
+
+        Raises:
+            ExecutionNotFoundError: There is no such effect.
+            ExecutionStateError: Its outcome is known, or was decided already.
+        """
         ...
 
 

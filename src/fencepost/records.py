@@ -256,4 +256,7 @@ class EventName(StrEnum):
     EPOCH_RAISED = "execution.epoch-raised"
     PARKED = "execution.parked"
     UNPARKED = "execution.unparked"
+    FENCE_RAISED = "fence.raised"
+    EFFECT_IN_DOUBT = "effect.in-doubt"
+    EFFECT_RESOLVED = "effect.resolved"
     VERSION_UNKNOWN = "execution.version-unknown"

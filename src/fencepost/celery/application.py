@@ -25,7 +25,7 @@ from fencepost.errors import ConfigurationError
 from fencepost.saga import MapNode, Saga
 from fencepost.settings import FencepostSettings, load_settings
 from fencepost.stores.redis import RedisLeaseStore
-from fencepost.stores.sql import SqlExecutionStore, create_engine
+from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore, create_engine
 
 if TYPE_CHECKING:
     from fencepost.ports import LeaseStore
@@ -92,8 +92,9 @@ class Fencepost:
             pool_size=max(settings.pool_size, self.concurrency + SPARE_CONNECTIONS),
         )
         node = self.node or socket.gethostname()
+        executions = self.open_executions(database)
         return Engine(
-            self.open_executions(database),
+            executions,
             self.open_leases(),
             self._transport,
             self.registry,
@@ -103,6 +104,7 @@ class Fencepost:
                 draining=self.draining,
                 owner=f"{node}:{os.getpid()}",
             ),
+            effects=SqlEffectStore(executions),
         )
 
     def open_executions(self, database: sa.Engine) -> SqlExecutionStore:

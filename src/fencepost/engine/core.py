@@ -17,7 +17,7 @@ from fencepost.engine.heartbeat import Heartbeat
 from fencepost.engine.registry import Registry
 from fencepost.engine.run import Run
 from fencepost.errors import FencepostError, PayloadError, Suspended
-from fencepost.ports import ExecutionStore, LeaseStore, Transport
+from fencepost.ports import EffectStore, ExecutionStore, LeaseStore, Transport
 from fencepost.records import (
     Acquired,
     Event,
@@ -65,7 +65,7 @@ class Outcome:
 
 
 class Engine:
-    """Runs executions over the three ports. Knows nothing of Celery, Redis or SQL.
+    """Runs executions over the ports. Knows nothing of Celery, Redis or SQL.
 
     Args:
         executions: The truth.
@@ -73,6 +73,7 @@ class Engine:
         transport: Hints to workers.
         registry: The sagas that this process knows.
         options: What the fleet agrees on.
+        effects: What is known of effects.
     """
 
     def __init__(
@@ -82,12 +83,15 @@ class Engine:
         transport: Transport,
         registry: Registry,
         options: EngineOptions,
+        *,
+        effects: EffectStore,
     ) -> None:
         self.executions = executions
         self.leases = leases
         self.transport = transport
         self.registry = registry
         self.options = options
+        self.effects = effects
 
     @property
     def unattended(self) -> timedelta:

@@ -61,6 +61,10 @@ class Heartbeat:
         """Whether the holder must count itself lost. Asks nobody."""
         return self._lost or self._clock() >= self._lease.deadline
 
+    def time_left(self) -> float:
+        """Seconds until the holder must count itself lost; zero when it must already."""
+        return 0.0 if self._lost else max(0.0, self._lease.deadline - self._clock())
+
     def limit(self, timeout: timedelta | None) -> None:
         """From now on, renew for no longer than this; None for no limit."""
         until = None if timeout is None else self._clock() + timeout.total_seconds()

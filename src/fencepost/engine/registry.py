@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
+from fencepost.effects import Effect
 from fencepost.errors import SagaDefinitionError
 from fencepost.saga import Saga
 
@@ -19,6 +20,7 @@ class Registry:
 
     def __init__(self, sagas: Iterable[Saga[Any, Any]] = ()) -> None:
         self._sagas: dict[tuple[str, str], Saga[Any, Any]] = {}
+        self._effects: dict[str, Effect[Any, Any]] = {}
         self._reported: OrderedDict[UUID, None] = OrderedDict()
         for saga in sagas:
             self.add(saga)
@@ -35,10 +37,16 @@ class Registry:
             if not known.nodes:
                 raise SagaDefinitionError(f"saga {known.name!r} has no steps", saga=known.name)
             self._sagas[known.name, known.version] = known
+            for step in known.steps:
+                self._effects.update({effect.name: effect for effect in step.effects})
 
     def find(self, name: str, version: str) -> Saga[Any, Any] | None:
         """The saga of exactly that version."""
         return self._sagas.get((name, version))
+
+    def effect(self, name: str) -> Effect[Any, Any] | None:
+        """The effect of that name, if a step of a registered saga declares it."""
+        return self._effects.get(name)
 
     def __iter__(self) -> Iterator[Saga[Any, Any]]:
         return iter(self._sagas.values())

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, assert_never
-from uuid import uuid4
 
-from fencepost import faults, identity, serde
+from fencepost import faults, serde
 from fencepost.context import StepContext, TransactionalContext
 from fencepost.decide import (
     PARENT_FAILED,
@@ -26,11 +24,18 @@ from fencepost.decide import (
     decide,
     failure_record,
 )
-from fencepost.engine import fanout
+from fencepost.effects import EffectStatus
+from fencepost.effects.model import UNKNOWN_OUTCOME
+from fencepost.engine import fanout, fences
+from fencepost.engine.effects import InDoubt, Performer
 from fencepost.engine.heartbeat import Heartbeat
+from fencepost.engine.ownership import Ownership
 from fencepost.errors import (
     CheckpointForkError,
+    EffectInDoubtError,
+    EffectLandedError,
     ExecutionLeaseLostError,
+    FenceUnavailableError,
     LeaseDeadlineError,
     NeedsPerson,
     ServiceUnavailableError,
@@ -42,10 +47,7 @@ from fencepost.fence import FenceToken
 from fencepost.ports import Transaction
 from fencepost.records import (
     Acquired,
-    Checkpoint,
     CheckpointKind,
-    Commit,
-    NewExecution,
     Phase,
     Status,
 )
@@ -60,6 +62,8 @@ MAX_REFUSALS = 10
 """Refusals by a sink's fence, though the checkpoint store calls us the owner, until we park."""
 
 REFUSED_RETRY = timedelta(seconds=1)
+
+MAY_HAVE_LANDED = UNKNOWN_OUTCOME | {EffectStatus.CONFIRMED}
 
 PARENT_STEP = "parent-failed"
 """The step under which a child records that its parent told it to undo its work."""
@@ -82,14 +86,8 @@ class Run:
         self._engine = engine
         self._store = engine.executions
         self._saga = saga
-        self._execution = acquired.execution
-        self._chain = list(acquired.chain)
-        self._phase = acquired.execution.phase
-        self._epoch = acquired.execution.epoch
-        self._attempt = acquired.execution.attempt + 1
-        self._owner = owner
         self._heart = heart
-        self._status = Status.ACTIVE
+        self._own = Ownership(engine, saga, acquired, owner, heart)
 
     def to_the_end(self) -> Outcome:
         """Run until the execution has ended.
@@ -99,7 +97,9 @@ class Run:
         """
         try:
             self._park_if_poisonous()
-            while self._status is Status.ACTIVE:
+            if self._own.epoch > 1 and self._saga.fenced:
+                self._raise_fences()
+            while self._own.status is Status.ACTIVE:
                 self._hand_on_if_leaving()
                 self._do_next()
         except LeaseDeadlineError as lost:
@@ -110,12 +110,12 @@ class Run:
             raise Suspended(str(lost)) from None
         except ServiceUnavailableError as problem:
             # The lease is left to expire: whoever takes over finds the truth in SQL.
-            logger.warning("execution %s: %s", self._execution.execution_id, problem)
+            logger.warning("execution %s: %s", self._own.execution.execution_id, problem)
             raise Suspended(str(problem)) from None
         return self._end()
 
     def _do_next(self) -> None:
-        command = decide(self._saga, self._phase, self._chain)
+        command = decide(self._saga, self._own.phase, self._own.chain)
         match command:
             case RunStep():
                 self._run_step(command)
@@ -128,7 +128,7 @@ class Run:
             case UndoFanOut():
                 self._undo_fan_out(command)
             case UndoJoin():
-                self._commit(CheckpointKind.UNDO, command.node.name, command.visit, None)
+                self._own.commit(CheckpointKind.UNDO, command.node.name, command.visit, None)
             case EnterCompensation():
                 info = ErrorInfo(
                     error_type="", code=PARENT_FAILED, message="the parent execution failed"
@@ -153,14 +153,14 @@ class Run:
         try:
             self._perform(command.undo, name, visit, command.value, CheckpointKind.UNDO)
         except _Failed as failed:
-            delay = command.undo.undo_retry.delay_after(self._attempt, failed.error)
+            delay = command.undo.undo_retry.delay_after(self._own.attempt, failed.error)
             if delay is not None and not isinstance(failed.error, NeedsPerson):
                 self._retry(name, visit, failed.error, delay)
             self._park(
                 name,
                 visit,
                 f"compensation {command.undo.name!r} of step {name!r} failed"
-                f" {self._attempt} times: {failed.error}",
+                f" {self._own.attempt} times: {failed.error}",
                 failed.error,
             )
 
@@ -168,30 +168,48 @@ class Run:
         self, step: Step[Any, Any], name: str, visit: int, stored: Any, kind: CheckpointKind
     ) -> None:
         """Run a body and commit its result; a body's error comes out as `_Failed`."""
-        token = self._token(name, visit)
+        token = self._own.token(name, visit)
         self._heart.limit(step.timeout)
         faults.reach("step.before", step=name, kind=kind)
         try:
             with self._transaction(step, token) as transaction:
                 value = serde.load(stored, step.input_type, what=f"input of step {name!r}")
-                result = step.invoke(self._context(token, name, visit, transaction), value)
+                result = step.invoke(self._context(step, token, name, visit, transaction), value)
                 data = serde.dump(result, step.output_type, what=f"result of step {name!r}")
                 faults.reach("step.after", step=name, kind=kind)
-                self._commit(kind, name, visit, data, transaction=transaction)
+                self._own.commit(kind, name, visit, data, transaction=transaction)
         except (ServiceUnavailableError, CheckpointForkError):
             raise
         except StaleLeaseFenceError as refused:
             # A sink has refused the write. Whether we are lost is for the checkpoint store to say.
             logger.warning("%s: %s", refused.code, refused)
-            if self._attempt >= MAX_REFUSALS:
-                self._park(name, visit, f"refused {self._attempt} times: {refused}", refused)
+            if self._own.attempt >= MAX_REFUSALS:
+                self._park(name, visit, f"refused {self._own.attempt} times: {refused}", refused)
             self._retry(name, visit, refused, REFUSED_RETRY)
         except ExecutionLeaseLostError:
             raise
+        except InDoubt as doubt:
+            self._in_doubt(name, visit, doubt)
         except Exception as error:
             raise _Failed(error) from error
         finally:
             self._heart.limit(None)
+
+    def _in_doubt(self, name: str, visit: int, doubt: InDoubt) -> NoReturn:
+        error = EffectInDoubtError(
+            doubt.reason, effect=doubt.effect.name, sink=doubt.record.sink, key=doubt.record.key
+        )
+        if doubt.retry_in is not None:
+            self._retry(name, visit, error, doubt.retry_in)
+        self._park(name, visit, doubt.reason, error)
+
+    def _raise_fences(self) -> None:
+        """Before anything else: no late call of an earlier owner may land after ours."""
+        last = self._own.chain[-1]
+        try:
+            fences.advance(self._engine, self._own.last_token)
+        except FenceUnavailableError as problem:
+            self._retry(last.step, last.visit, problem, REFUSED_RETRY)
 
     @contextmanager
     def _transaction(self, step: Step[Any, Any], token: FenceToken) -> Iterator[Transaction | None]:
@@ -202,21 +220,35 @@ class Run:
             yield transaction
 
     def _context(
-        self, token: FenceToken, name: str, visit: int, transaction: Transaction | None
+        self,
+        step: Step[Any, Any],
+        token: FenceToken,
+        name: str,
+        visit: int,
+        transaction: Transaction | None,
     ) -> StepContext:
-        progress = Progress(tuple(self._chain))
+        progress = Progress(tuple(self._own.chain))
+        performer = Performer(
+            store=self._engine.effects,
+            token=token,
+            attempt=self._own.attempt,
+            declared=step.effects,
+            time_left=self._heart.time_left,
+            session=transaction.session if transaction is not None else None,
+        )
         facts: dict[str, Any] = {
-            "execution_id": self._execution.execution_id,
-            "lineage_id": self._execution.lineage_id,
-            "root_id": self._execution.root_id,
-            "parent_id": self._execution.parent_id,
+            "execution_id": self._own.execution.execution_id,
+            "lineage_id": self._own.execution.lineage_id,
+            "root_id": self._own.execution.root_id,
+            "parent_id": self._own.execution.parent_id,
             "step": name,
             "visit": visit,
-            "attempt": self._attempt,
+            "attempt": self._own.attempt,
             "token": token,
             "saga_input": progress.start.result,
             "results": progress.results,
             "lease_lost": self._heart.lost,
+            "performer": performer.perform,
         }
         if transaction is None:
             return StepContext(**facts)
@@ -226,27 +258,43 @@ class Run:
         step, visit = command.step, command.visit
         if isinstance(error, NeedsPerson):
             self._park(step.name, visit, error.message, error)
-        delay = step.retry.delay_after(self._attempt, error)
+        delay = step.retry.delay_after(self._own.attempt, error)
         if delay is not None:
             self._retry(step.name, visit, error, delay)
-        logger.error("step %s of %s failed: %s", step.name, self._execution.execution_id, error)
+        logger.error("step %s of %s failed: %s", step.name, self._own.execution.execution_id, error)
+        self._park_if_landed(step, visit, error)
         if command.in_branch:
             info = error_info(error).model_dump(mode="json")
             record = info | {"step": step.name, "visit": visit}
-            self._commit(CheckpointKind.BRANCH_FAILED, step.name, visit, record)
+            self._own.commit(CheckpointKind.BRANCH_FAILED, step.name, visit, record)
         else:
             self._enter_compensation(step.name, visit, error_info(error), error)
+
+    def _park_if_landed(self, step: Step[Any, Any], visit: int, error: Exception) -> None:
+        """A step that isn't completed isn't undone: what it left in the world is for a person."""
+        if not step.effects or step.transactional:
+            return
+        key = self._own.token(step.name, visit).step_key
+        left = [
+            record
+            for record in self._engine.effects.of_execution(self._own.execution.execution_id)
+            if record.step_key == key and record.status in MAY_HAVE_LANDED
+        ]
+        if left:
+            what = ", ".join(f"{record.effect} ({record.status})" for record in left)
+            reason = f"step {step.name!r} failed after its effects: {what}; the error: {error}"
+            self._park(step.name, visit, reason, EffectLandedError(reason))
 
     def _enter_compensation(
         self, step: str, visit: int, info: ErrorInfo, error: Exception | None
     ) -> None:
         branch = self._saga.branch_for(error) if error is not None else None
-        saga_input = self._chain[0].result
+        saga_input = self._own.chain[0].result
         result = {
             "failure": failure_record(saga_input, step, visit, info),
             "branch": branch.name if branch is not None else None,
         }
-        self._commit(
+        self._own.commit(
             CheckpointKind.COMPENSATING,
             step,
             visit,
@@ -260,11 +308,11 @@ class Run:
     def _fan_out(self, command: FanOut) -> None:
         node, visit = command.node, command.visit
         try:
-            children = fanout.children_of(self._execution, node, visit, command.value)
+            children = fanout.children_of(self._own.execution, node, visit, command.value)
         except Exception as error:  # noqa: BLE001 - `over` is the user's code
             self._enter_compensation(node.name, visit, error_info(error), error)
             return
-        self._commit(
+        self._own.commit(
             CheckpointKind.FAN_OUT,
             node.name,
             visit,
@@ -275,12 +323,12 @@ class Run:
         )
         if children:
             self._engine.let_go(self._heart.lease, ended=False)
-            fanout.publish(self._engine, self._execution, node, visit)
+            fanout.publish(self._engine, self._own.execution, node, visit)
             raise Suspended(f"{len(children)} children of {node.name!r} were started")
 
     def _join(self, command: Join) -> None:
         node, visit = command.node, command.visit
-        children = self._store.children(self._execution.execution_id, node.name, visit)
+        children = self._store.children(self._own.execution.execution_id, node.name, visit)
         if not all(child.status.ended for child in children):
             self._give_up_politely(f"children of {node.name!r} are still live")
         error = fanout.failure_of(node, children)
@@ -288,11 +336,11 @@ class Run:
             self._enter_compensation(node.name, visit, error_info(error), error)
         else:
             results = [child.result for child in children]
-            self._commit(CheckpointKind.JOIN, node.name, visit, results)
+            self._own.commit(CheckpointKind.JOIN, node.name, visit, results)
 
     def _undo_fan_out(self, command: UndoFanOut) -> None:
         node, visit = command.node, command.visit
-        self._commit(
+        self._own.commit(
             CheckpointKind.UNDO_FAN_OUT,
             node.name,
             visit,
@@ -302,91 +350,8 @@ class Run:
             waits=True,
         )
         self._engine.let_go(self._heart.lease, ended=False)
-        fanout.publish_undo(self._engine, self._execution, node, visit)
+        fanout.publish_undo(self._engine, self._own.execution, node, visit)
         raise Suspended(f"children of {node.name!r} undo their work")
-
-    # -- writing ---------------------------------------------------------------------------
-
-    def _token(self, step: str, visit: int) -> FenceToken:
-        execution_id = self._execution.execution_id
-        key = identity.step_key(execution_id, step, visit)
-        return FenceToken(execution_id, self._epoch, self._owner, key)
-
-    def _commit(
-        self,
-        kind: CheckpointKind,
-        step: str,
-        visit: int,
-        result: Any,
-        *,
-        transaction: Transaction | None = None,
-        waits: bool = False,
-        phase: Phase | None = None,
-        **also: Any,
-    ) -> None:
-        head = self._chain[-1]
-        phase = phase or self._phase
-        commit = Commit(
-            checkpoint_id=uuid4(),
-            token=self._token(step, visit),
-            parent=head.checkpoint_id,
-            seq=head.seq + 1,
-            kind=kind,
-            step=step,
-            visit=visit,
-            attempt=self._attempt,
-            result=result,
-            due_in=timedelta(0) if waits else self._engine.unattended,
-            status=Status.WAITING if waits else Status.ACTIVE,
-            phase=phase,
-            **also,
-        )
-        if not waits:
-            commit = self._with_ending(commit)
-        write = self._store.commit if transaction is None else transaction.commit
-        self._chain.append(write(commit))
-        self._status, self._phase, self._attempt = commit.status, phase, 1
-        self._execution = replace(
-            self._execution, status=commit.status, result=commit.outcome, error=commit.error
-        )
-        if commit.raise_epochs:
-            self._epoch += 1
-            if not commit.status.ended:
-                self._heart.raise_epoch(self._epoch)
-
-    def _with_ending(self, commit: Commit) -> Commit:
-        """Let the end ride on the last commit, so that nothing can come between the two."""
-        drafted = [*self._chain, _draft(commit)]
-        match decide(self._saga, commit.phase, drafted):
-            case Finish(Status.CONTINUED, outcome, error):
-                following = self._continuation(outcome)
-                return replace(
-                    commit,
-                    status=Status.CONTINUED,
-                    outcome={"continued_as": str(following.execution_id)},
-                    error=error,
-                    children=(following,),
-                )
-            case Finish(status, outcome, error):
-                return replace(commit, status=status, outcome=outcome, error=error)
-            case _:
-                return commit
-
-    def _continuation(self, value: Any) -> NewExecution:
-        mine = self._execution
-        return NewExecution(
-            execution_id=identity.continuation_id(mine.execution_id),
-            saga=mine.saga,
-            version=self._saga.version,
-            input=value,
-            input_digest=serde.digest(value),
-            lineage_id=mine.lineage_id,
-            root_id=mine.root_id,
-            parent_id=mine.parent_id,
-            parent_step=mine.parent_step,
-            parent_visit=mine.parent_visit,
-            child_index=mine.child_index,
-        )
 
     # -- leaving ---------------------------------------------------------------------------
 
@@ -394,27 +359,27 @@ class Run:
         from fencepost.engine.core import outcome_of
 
         self._engine.let_go(self._heart.lease, ended=True)
-        self._engine.ended(self._execution)
-        return outcome_of(self._execution)
+        self._engine.ended(self._own.execution)
+        return outcome_of(self._own.execution)
 
     def _retry(self, step: str, visit: int, error: Exception, delay: timedelta) -> NoReturn:
         info = error_info(error).model_dump(mode="json")
-        self._store.record_attempt(self._token(step, visit), self._attempt, info, delay)
+        self._store.record_attempt(self._own.token(step, visit), self._own.attempt, info, delay)
         self._engine.let_go(self._heart.lease, ended=False)
         raise Suspended(f"step {step!r} is tried again in {delay.total_seconds():.1f} s: {error}")
 
     def _park(self, step: str, visit: int, reason: str, error: Exception | None) -> NoReturn:
         info = error_info(error).model_dump(mode="json") if error is not None else None
-        self._store.park(self._token(step, visit), reason, info)
+        self._store.park(self._own.token(step, visit), reason, info)
         self._engine.let_go(self._heart.lease, ended=False)
-        logger.error("execution %s is parked: %s", self._execution.execution_id, reason)
+        logger.error("execution %s is parked: %s", self._own.execution.execution_id, reason)
         raise Suspended(f"parked: {reason}")
 
     def _park_if_poisonous(self) -> None:
-        recoveries, limit = self._execution.recoveries, self._engine.options.max_recoveries
+        recoveries, limit = self._own.execution.recoveries, self._engine.options.max_recoveries
         if recoveries > limit:
             reason = f"taken over {recoveries} times without a new checkpoint (limit {limit})"
-            self._park(self._chain[-1].step, self._chain[-1].visit, reason, None)
+            self._park(self._own.chain[-1].step, self._own.chain[-1].visit, reason, None)
 
     def _hand_on_if_leaving(self) -> None:
         if self._heart.lost():
@@ -424,15 +389,13 @@ class Run:
 
     def _give_up_politely(self, why: str) -> NoReturn:
         """Hand the execution on at once; fenced like every write, so a zombie learns its state."""
-        last = self._chain[-1]
         try:
-            token = self._token(last.step, last.visit)
-            self._store.hand_back(token, self._engine.unattended)
+            self._store.hand_back(self._own.last_token, self._engine.unattended)
         except ExecutionLeaseLostError as lost:
             logger.warning("%s: %s", lost.code, lost)
             raise Suspended(str(lost)) from None
         self._engine.let_go(self._heart.lease, ended=False)
-        self._engine.dispatch(self._execution)
+        self._engine.dispatch(self._own.execution)
         raise Suspended(f"handed on: {why}")
 
 
@@ -442,21 +405,3 @@ class _Failed(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
-
-
-def _draft(commit: Commit) -> Checkpoint:
-    return Checkpoint(
-        checkpoint_id=commit.checkpoint_id,
-        execution_id=commit.token.execution_id,
-        seq=commit.seq,
-        parent_checkpoint_id=commit.parent,
-        kind=commit.kind,
-        step=commit.step,
-        visit=commit.visit,
-        step_key=commit.token.step_key,
-        epoch=commit.token.epoch,
-        owner=commit.token.owner,
-        attempt=commit.attempt,
-        result=commit.result,
-        created_at=datetime.now(UTC),
-    )

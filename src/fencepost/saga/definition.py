@@ -27,6 +27,10 @@ DEFAULT_MAX_CONCURRENCY = 16
 DEFAULT_MAX_ITEMS = 1_000
 
 
+CACHED = ("version", "compensable", "steps", "fenced")
+"""What a changed copy computes anew."""
+
+
 class TerminalKind(StrEnum):
     """How the last step's value ends an execution."""
 
@@ -156,7 +160,7 @@ class Saga(Generic[In, Out]):
 
     def _with(self, **changes: Any) -> Any:
         copy: Saga[Any, Any] = Saga(self.name, input=self.input_type)
-        copy.__dict__.update({k: v for k, v in self.__dict__.items() if k != "version"} | changes)
+        copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in CACHED} | changes)
         return copy
 
     @property
@@ -307,6 +311,19 @@ class Saga(Generic[In, Out]):
             node.child.compensable if isinstance(node, MapNode) else bool(node.step.compensation)
             for node in self.nodes
         )
+
+    @cached_property
+    def steps(self) -> tuple[Step[Any, Any], ...]:
+        """Every step that an execution of this saga may run, compensations included."""
+        own = [node.step for node in self.all_nodes() if isinstance(node, StepNode)]
+        undos = [step.compensation for step in own if step.compensation is not None]
+        declared = [undo for branch in self.branches for _, undo in branch.compensations]
+        return tuple(dict.fromkeys([*own, *undos, *declared]))
+
+    @cached_property
+    def fenced(self) -> bool:
+        """Whether a step has an effect at a sink that checks fence tokens."""
+        return any(effect.fence is not None for step in self.steps for effect in step.effects)
 
     def descendants(self) -> Iterator[Saga[Any, Any]]:
         """This saga and every child saga, each once."""

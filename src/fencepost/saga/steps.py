@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import update_wrapper
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from fencepost import serde
 from fencepost.context import StepContext, TransactionalContext
 from fencepost.errors import SagaDefinitionError
 from fencepost.retry import STEP_RETRIES, UNDO_RETRIES, RetryPolicy
 from fencepost.saga.typecheck import fits, read_signature
+
+if TYPE_CHECKING:
+    from fencepost.effects.declaration import Effect
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -33,6 +36,7 @@ class Step(Generic[In, Out]):
         transactional: Effect and checkpoint are one transaction on the ledger's database.
         timeout: A step that runs longer loses its lease; None for no limit.
         compensation: The step that undoes this one; it is given this one's recorded result.
+        effects: What the step may perform.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Step(Generic[In, Out]):
         timeout: timedelta | None = None,
         transactional: bool = False,
         compensate: Step[Any, Any] | None = None,
+        effects: Sequence[Effect[Any, Any]] = (),
     ) -> None:
         self.name = check_name(name or str(getattr(function, "__name__", "")), "step")
         self.function = function
@@ -54,6 +59,7 @@ class Step(Generic[In, Out]):
         self.transactional = transactional
         self.timeout = timeout
         self.compensation = compensate
+        self.effects = tuple(effects)
         self._retry = retry
         self._check(signature.context_type)
         update_wrapper(self, function)
@@ -151,6 +157,7 @@ def step(
     timeout: timedelta | None = None,
     transactional: bool = False,
     compensate: Step[Any, Any] | None = None,
+    effects: Sequence[Effect[Any, Any]] = (),
 ) -> StepDecorator: ...
 def step(
     function: Callable[..., Any] | None = None,
@@ -161,6 +168,7 @@ def step(
     timeout: timedelta | None = None,
     transactional: bool = False,
     compensate: Step[Any, Any] | None = None,
+    effects: Sequence[Effect[Any, Any]] = (),
 ) -> Any:
     """Declare a function `(input) -> output` or `(ctx, input) -> output` as a step.
 
@@ -174,6 +182,7 @@ def step(
         transactional: Give the body `ctx.session`, and commit effect and checkpoint together.
         compensate: The step that undoes this one, given this one's recorded result. It may run
             again after a crash, so it must be repeatable.
+        effects: What the step performs with `ctx.perform`.
 
     Raises:
         SagaDefinitionError: The function can't be a step; says why.
@@ -187,6 +196,7 @@ def step(
             timeout=timeout,
             transactional=transactional,
             compensate=compensate,
+            effects=effects,
         )
 
     return wrap if function is None else wrap(function)

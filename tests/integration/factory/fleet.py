@@ -18,7 +18,7 @@ from fencepost.engine.registry import Registry
 from fencepost.errors import Suspended
 from fencepost.records import Execution, Status
 from fencepost.stores.memory.leases import MemoryLeaseStore
-from fencepost.stores.sql import SqlExecutionStore, create_engine
+from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore, create_engine
 from ledger import attempts, database
 from ledger.models import Attempt
 from ledger.publishing import PublishStore
@@ -40,12 +40,14 @@ class Fleet:
     skipped: float = 0.0
 
     def __post_init__(self) -> None:
+        executions = SqlExecutionStore(create_engine(self.url))
         self.engine = Engine(
-            SqlExecutionStore(create_engine(self.url)),
+            executions,
             MemoryLeaseStore(clock=self._lease_clock, holder_clock=time.monotonic),
             self,
             Registry([release]),
             EngineOptions(),
+            effects=SqlEffectStore(executions),
         )
 
     def _lease_clock(self) -> float:

@@ -64,7 +64,7 @@ class SqlExecutionStore:
         self._postgresql = engine.dialect.name == "postgresql"
 
     @contextmanager
-    def _write(self) -> Iterator[sa.Connection]:
+    def writing(self) -> Iterator[sa.Connection]:
         """A transaction of several statements."""
         engine = self.engine
         if self._postgresql:
@@ -73,7 +73,8 @@ class SqlExecutionStore:
             yield connection
 
     @contextmanager
-    def _read(self) -> Iterator[sa.Connection]:
+    def reading(self) -> Iterator[sa.Connection]:
+        """A connection that only reads."""
         with available(self.engine), self.engine.connect() as connection:
             yield connection.execution_options(**READ)
 
@@ -81,7 +82,7 @@ class SqlExecutionStore:
         """See `ExecutionStore.create`."""
         if session is not None:
             return self._create(session, new)
-        with self._write() as connection:
+        with self.writing() as connection:
             return self._create(connection, new)
 
     def _create(self, connection: Any, new: NewExecution) -> tuple[Execution, bool]:
@@ -99,19 +100,19 @@ class SqlExecutionStore:
 
     def get(self, execution_id: UUID) -> Execution | None:
         """See `ExecutionStore.get`."""
-        with self._read() as connection:
+        with self.reading() as connection:
             return chain.read_execution(connection, execution_id)
 
     def chain(self, execution_id: UUID) -> tuple[Checkpoint, ...]:
         """See `ExecutionStore.chain`."""
-        with self._read() as connection:
+        with self.reading() as connection:
             return chain.read_chain(connection, execution_id)
 
     def acquire(
         self, execution_id: UUID, owner: str, proposed_epoch: int, due_in: timedelta
     ) -> Acquired | Refused:
         """See `ExecutionStore.acquire`."""
-        with self._write() as connection:
+        with self.writing() as connection:
             before = chain.lock_execution(connection, execution_id)
             if before.epoch >= proposed_epoch or not self._runnable(connection, before):
                 return Refused(before.status, before.epoch)
@@ -157,7 +158,7 @@ class SqlExecutionStore:
             with available(self.engine), self.engine.connect() as connection:
                 extended = chain.extend_in_one_statement(connection, commit)
         else:
-            with self._write() as connection:
+            with self.writing() as connection:
                 extended = chain.extend(connection, commit)
         faults.reach("commit.after", step=commit.step, kind=commit.kind)
         return extended
@@ -175,7 +176,7 @@ class SqlExecutionStore:
 
         Waits for the row's lock, so a commit that is still under way is seen too.
         """
-        with self._write() as connection:
+        with self.writing() as connection:
             chain.lock_execution(connection, commit.token.execution_id)
             return chain.read_checkpoint(connection, commit.checkpoint_id)
 
@@ -187,7 +188,7 @@ class SqlExecutionStore:
         Raises:
             CheckpointForkError: The writer is the owner, so it isn't the fence that refused.
         """
-        with self._write() as connection:
+        with self.writing() as connection:
             current = chain.read_execution(connection, token.execution_id)
             if current is None:
                 raise ExecutionNotFoundError(token.execution_id)
@@ -278,7 +279,7 @@ class SqlExecutionStore:
         )
 
     def _give_up(self, token: FenceToken, due_in: timedelta, event: Event, **values: Any) -> None:
-        with self._write() as connection:
+        with self.writing() as connection:
             parameters = statements.held(token) | {"due_in": due_in.total_seconds()}
             if connection.execute(statements.hand_back(**values), parameters).rowcount == 1:
                 connection.execute(statements.INSERT_EVENT, rows.event_values(event))
@@ -289,7 +290,7 @@ class SqlExecutionStore:
 
     def unpark(self, execution_id: UUID, why: str) -> Execution:
         """See `ExecutionStore.unpark`."""
-        with self._write() as connection:
+        with self.writing() as connection:
             parked = chain.lock_execution(connection, execution_id)
             if parked.status is not Status.PARKED:
                 raise ExecutionStateError(
@@ -311,49 +312,49 @@ class SqlExecutionStore:
 
     def record(self, event: Event) -> None:
         """See `ExecutionStore.record`."""
-        with self._write() as connection:
+        with self.writing() as connection:
             connection.execute(statements.INSERT_EVENT, rows.event_values(event))
 
     def events(self, execution_ids: Sequence[UUID], *, after: int = 0) -> list[Event]:
         """See `ExecutionStore.events`."""
-        with self._read() as connection:
+        with self.reading() as connection:
             return sweeps.read_events(connection, execution_ids, after)
 
     def children(self, parent_id: UUID, step: str, visit: int) -> list[Execution]:
         """See `ExecutionStore.children`."""
-        with self._read() as connection:
+        with self.reading() as connection:
             return sweeps.read_children(connection, parent_id, step, visit)
 
     def lineage(self, execution_id: UUID) -> list[Execution]:
         """See `ExecutionStore.lineage`."""
-        with self._read() as connection:
+        with self.reading() as connection:
             return sweeps.read_lineage(connection, execution_id)
 
     def admit(self, parent_id: UUID, due_in: timedelta) -> list[Execution]:
         """See `ExecutionStore.admit`."""
-        with self._write() as connection:
+        with self.writing() as connection:
             return sweeps.admit(connection, parent_id, due_in.total_seconds())
 
     def claim(self, execution_ids: Sequence[UUID], hold: timedelta) -> list[Execution]:
         """See `ExecutionStore.claim`."""
-        with self._write() as connection:
+        with self.writing() as connection:
             active = statements.active_among(execution_ids)
             return sweeps.claim(connection, active, hold.total_seconds())
 
     def claim_due(self, limit: int, hold: timedelta) -> list[Execution]:
         """See `ExecutionStore.claim_due`."""
-        with self._write() as connection:
+        with self.writing() as connection:
             return sweeps.claim(connection, statements.due(limit), hold.total_seconds())
 
     def claim_joinable(self, limit: int, hold: timedelta) -> list[Execution]:
         """See `ExecutionStore.claim_joinable`."""
-        with self._write() as connection:
+        with self.writing() as connection:
             return sweeps.claim(connection, statements.joinable(limit), hold.total_seconds())
 
     def defer(self, execution_id: UUID, epoch: int, due_in: timedelta) -> None:
         """See `ExecutionStore.defer`."""
         table = schema.executions
-        with self._write() as connection:
+        with self.writing() as connection:
             connection.execute(
                 sa.update(table)
                 .where(table.c.execution_id == execution_id, table.c.epoch == epoch)

@@ -79,6 +79,37 @@ checkpoints = sa.Table(
     sa.UniqueConstraint("step_key", "kind"),
 )
 
+effects = sa.Table(
+    "fencepost_effects",
+    metadata,
+    sa.Column("sink", sa.String(100), primary_key=True),
+    sa.Column("key", sa.String(255), primary_key=True),
+    sa.Column(
+        "execution_id",
+        sa.Uuid,
+        sa.ForeignKey("fencepost_executions.execution_id"),
+        nullable=False,
+        index=True,
+    ),
+    sa.Column("step_key", sa.String(255), nullable=False),
+    sa.Column("effect", sa.String(100), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("resource", sa.String(255), nullable=False),
+    sa.Column("request", Json),
+    sa.Column("request_digest", sa.String(80), nullable=False),
+    sa.Column("status", sa.String(16), nullable=False, index=True),
+    sa.Column("result", Json),
+    sa.Column("error", Json),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("owner", sa.String(255), nullable=False),
+    sa.Column("calls", sa.Integer, nullable=False),
+    sa.Column("first_call_at", UtcDateTime, nullable=False, default=now()),
+    sa.Column("last_call_at", UtcDateTime, nullable=False, default=now()),
+    sa.Column("created_at", UtcDateTime, nullable=False, default=now()),
+    sa.Column("confirmed_at", UtcDateTime),
+    sa.Column("resolution", Json),
+)
+
 events = sa.Table(
     "fencepost_events",
     metadata,

@@ -64,6 +64,26 @@ def _after_sqlite(element: after, compiler: SQLCompiler, **kw: Any) -> str:
     return f"strftime('%Y-%m-%d %H:%M:%f', 'now', ({seconds}) || ' seconds')"
 
 
+class seconds_since(FunctionElement[float]):  # noqa: N801 - it reads as an SQL function
+    """Seconds between a column's time and the database server's: `seconds_since(column)`."""
+
+    type = sa.Float()
+    inherit_cache = True
+    name = "seconds_since"
+
+
+@compiles(seconds_since, "postgresql")
+def _since_postgresql(element: seconds_since, compiler: SQLCompiler, **kw: Any) -> str:
+    moment = compiler.process(element.clauses, **kw)
+    return f"extract(epoch FROM clock_timestamp() - {moment})"
+
+
+@compiles(seconds_since, "sqlite")
+def _since_sqlite(element: seconds_since, compiler: SQLCompiler, **kw: Any) -> str:
+    moment = compiler.process(element.clauses, **kw)
+    return f"((julianday('now') - julianday({moment})) * 86400.0)"
+
+
 def now() -> after:
     """The database server's time."""
     return after(sa.literal_column("0.0", sa.Float))

@@ -1,0 +1,167 @@
+"""`@effect`: a function that changes the world, declared with what its sink can do."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from datetime import timedelta
+from functools import update_wrapper
+from typing import Any, Generic, NoReturn, TypeVar
+
+from fencepost import serde
+from fencepost.effects.model import (
+    EffectCall,
+    EffectKind,
+    FencedSink,
+    Landed,
+    NotLanded,
+    Unknown,
+)
+from fencepost.errors import EffectDefinitionError, EffectOutsideStepError
+from fencepost.retry import RetryPolicy
+from fencepost.saga.steps import check_name
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+ProbeAnswer = Landed[Res] | NotLanded | Unknown
+Function = Callable[[EffectCall, Req], Res]
+Probe = Callable[[EffectCall, Req], ProbeAnswer[Res]]
+
+EFFECT_RETRIES = RetryPolicy(
+    attempts=8,
+    first_delay=timedelta(seconds=1),
+    max_delay=timedelta(minutes=1),
+    retry_on=(Exception,),
+)
+"""For calls whose outcome is unknown: the sink makes repeating (or asking) harmless."""
+
+
+class Effect(Generic[Req, Res]):
+    """A declared effect. Perform it with `ctx.perform(effect, request)`.
+
+    Attributes:
+        name: Unique in a fleet.
+        kind: Which protocol it gets.
+        sink: Where it lands; keys are unique for each sink.
+    """
+
+    def __init__(
+        self,
+        function: Function[Req, Res],
+        *,
+        kind: EffectKind,
+        sink: str,
+        name: str | None = None,
+        probe: Probe[Req, Res] | None = None,
+        fence: FencedSink | None = None,
+        resource: Callable[[Req], str] | None = None,
+        refused: tuple[type[Exception], ...] = (),
+        retention: timedelta | None = None,
+        in_flight: timedelta = timedelta(0),
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self.name = check_name(name or str(getattr(function, "__name__", "")), "effect")
+        self.function = function
+        self.kind = EffectKind(kind)
+        self.sink = check_name(sink, "sink")
+        self.probe = probe
+        self.fence = fence
+        self.resource = resource
+        self.refused = refused
+        self.retention = retention
+        self.in_flight = in_flight
+        self.retry = retry or EFFECT_RETRIES
+        self.request_type, self.result_type = self._read_types(function)
+        self._check()
+        update_wrapper(self, function)
+
+    def _read_types(self, function: Function[Req, Res]) -> tuple[Any, Any]:
+        hints = typing.get_type_hints(function)
+        names = list(inspect.signature(function).parameters)
+        typed = len(names) == 2 and names[1] in hints and "return" in hints
+        if not typed:
+            self._refuse("must be `(call: EffectCall, request: T) -> R`, with annotations")
+        for declared in (hints[names[1]], hints["return"]):
+            serde.adapter(declared)
+        return hints[names[1]], hints["return"]
+
+    def _check(self) -> None:
+        if self.kind is EffectKind.RECONCILABLE and self.probe is None:
+            self._refuse("is reconcilable and needs probe=..., a function that asks the sink")
+        if self.kind is EffectKind.FENCED and self.fence is None:
+            self._refuse("is fenced and needs fence=..., the sink whose mark a takeover raises")
+        if self.fence is not None and self.kind is not EffectKind.FENCED:
+            self._refuse(f"is {self.kind}: only a fenced effect has a fence")
+        if self.retention is not None and self.kind is not EffectKind.IDEMPOTENT:
+            self._refuse(f"is {self.kind}: only idempotency keys have a retention")
+        if self.kind is EffectKind.TRANSACTIONAL and (self.probe or self.refused):
+            self._refuse("is transactional: there is nothing to probe or refuse")
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise EffectDefinitionError(f"effect {self.name!r} {problem}", effect=self.name)
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: without its record, nobody would know whether it has landed."""
+        raise EffectOutsideStepError(
+            f"effect {self.name!r} was called directly: use ctx.perform({self.name}, request) in"
+            f" a step, or {self.name}.function(call, request) in a unit test",
+            effect=self.name,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Effect {self.name}: {self.kind} at {self.sink}>"
+
+
+def effect(
+    *,
+    kind: EffectKind,
+    sink: str,
+    name: str | None = None,
+    probe: Probe[Any, Any] | None = None,
+    fence: FencedSink | None = None,
+    resource: Callable[[Any], str] | None = None,
+    refused: tuple[type[Exception], ...] = (),
+    retention: timedelta | None = None,
+    in_flight: timedelta = timedelta(0),
+    retry: RetryPolicy | None = None,
+) -> Callable[[Function[Req, Res]], Effect[Req, Res]]:
+    """Declare `(call, request) -> result` as an effect.
+
+    Args:
+        kind: What the sink can do. Claim no more than it does.
+        sink: Names where the effect lands.
+        name: The function's name by default.
+        probe: `(call, request) -> Landed(result) | NotLanded() | Unknown(why)`. Needed for
+            reconcilable effects; an idempotent one uses it past its retention.
+        fence: For fenced effects: raised at a takeover, before the new owner runs a step.
+        resource: What the fence protects, from the request; the execution itself by default.
+        refused: Errors by which the sink says no: nothing has landed. Every other error leaves
+            the outcome unknown.
+        retention: How long the sink remembers an idempotency key. Past it a key is never sent
+            again: the probe is asked, or the execution parks.
+        in_flight: How long a call may be under way before it lands or never will. A probe's
+            `NotLanded` counts only after that.
+        retry: For calls whose outcome is unknown, and for probes that fail.
+
+    Raises:
+        EffectDefinitionError: The declaration contradicts itself; says how.
+    """
+
+    def wrap(function: Function[Req, Res]) -> Effect[Req, Res]:
+        return Effect(
+            function,
+            kind=kind,
+            sink=sink,
+            name=name,
+            probe=probe,
+            fence=fence,
+            resource=resource,
+            refused=refused,
+            retention=retention,
+            in_flight=in_flight,
+            retry=retry,
+        )
+
+    return wrap

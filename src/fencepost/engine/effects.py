@@ -1,0 +1,324 @@
+"""Performing effects: intent, call, confirmation, and what to do when one of them is missing.
+
+Every path ends in one of three ways: a recorded result, an error that says nothing has landed,
+or `InDoubt`. Nothing here guesses.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, assert_never
+
+from fencepost import faults, serde
+from fencepost.effects import (
+    Effect,
+    EffectCall,
+    EffectKind,
+    EffectRecord,
+    EffectStatus,
+    Landed,
+    NotLanded,
+    Unknown,
+)
+from fencepost.effects.model import UNKNOWN_OUTCOME, EffectIntent, check_same_request
+from fencepost.errors import (
+    EffectError,
+    EffectOutsideStepError,
+    EffectRefusedError,
+    FenceError,
+    LeaseDeadlineError,
+    PayloadError,
+)
+from fencepost.failure import error_info
+from fencepost.fence import FenceToken
+from fencepost.ports import EffectStore
+
+logger = logging.getLogger(__name__)
+
+KEY_LIMIT = 255
+PAYLOAD_LIMIT = 256 * 1024
+"""Bytes of JSON of one request or result."""
+
+
+class InDoubt(BaseException):
+    """The step can't go on: an effect's outcome is unknown.
+
+    Derives from `BaseException` so that no step's `except Exception` takes it for a failure.
+
+    Attributes:
+        retry_in: When to try again; None to park.
+        reason: What is unknown, for a person.
+    """
+
+    def __init__(
+        self,
+        effect: Effect[Any, Any],
+        record: EffectRecord,
+        reason: str,
+        retry_in: timedelta | None,
+    ) -> None:
+        super().__init__(reason)
+        self.effect = effect
+        self.record = record
+        self.reason = reason
+        self.retry_in = retry_in
+
+
+@dataclass
+class Performer:
+    """Performs the effects of one attempt at a step.
+
+    Attributes:
+        store: Where effects are recorded.
+        token: Of the step in hand.
+        attempt: Of the step, from 1.
+        declared: The effects that the step declares.
+        time_left: Until the lease can't be trusted; zero or less when it can't be.
+        session: The step's session, if it is transactional.
+    """
+
+    store: EffectStore
+    token: FenceToken
+    attempt: int
+    declared: tuple[Effect[Any, Any], ...]
+    time_left: Callable[[], float]
+    session: Any = None
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def perform(self, effect: Effect[Any, Any], request: Any, key: str | None) -> Any:
+        """See `StepContext.perform`."""
+        intent = self._intent(effect, request, key)
+        if effect.kind is EffectKind.TRANSACTIONAL:
+            return self._in_transaction(effect, intent, request)
+        faults.reach("effect.before-intent", effect=effect.name, key=intent.key)
+        record, created = self.store.intend(intent)
+        faults.reach("effect.after-intent", effect=effect.name, key=intent.key)
+        if not created:
+            if record.status is EffectStatus.CONFIRMED:
+                return self._recorded(effect, record)
+            self._wait_for_other_execution(effect, record)
+            if record.status in UNKNOWN_OUTCOME:
+                answer = self._after_unknown_outcome(effect, record, request)
+                if isinstance(answer, Landed):
+                    return answer.result
+            record = self.store.announce(self.token, effect.sink, intent.key)
+        return self._call(effect, record, request)
+
+    def _intent(self, effect: Effect[Any, Any], request: Any, key: str | None) -> EffectIntent:
+        self._check_place(effect)
+        data = serde.dump(request, effect.request_type, what=f"request of effect {effect.name!r}")
+        check_size(data, f"request of effect {effect.name!r}")
+        resource = str(self.token.execution_id)
+        if effect.resource is not None:
+            resource = effect.resource(request)
+        return EffectIntent(
+            token=self.token,
+            sink=effect.sink,
+            key=self._key(effect, key),
+            effect=effect.name,
+            kind=effect.kind,
+            resource=resource,
+            request=data,
+            request_digest=serde.digest(data),
+        )
+
+    def _check_place(self, effect: Effect[Any, Any]) -> None:
+        if effect not in self.declared:
+            raise EffectOutsideStepError(
+                f"this step doesn't declare effect {effect.name!r}: add it to @step(effects=[...])",
+                effect=effect.name,
+            )
+        transactional = effect.kind is EffectKind.TRANSACTIONAL
+        if transactional is not (self.session is not None):
+            needed = "a transactional step" if transactional else "a step that isn't transactional"
+            raise EffectOutsideStepError(
+                f"effect {effect.name!r} is {effect.kind}: perform it in {needed}",
+                effect=effect.name,
+            )
+
+    def _key(self, effect: Effect[Any, Any], key: str | None) -> str:
+        if key is not None:
+            if not 0 < len(key) <= KEY_LIMIT:
+                raise PayloadError(f"an effect's key has 1 to {KEY_LIMIT} characters: {key[:40]!r}")
+            return key
+        number = self._counts[effect.name] = self._counts.get(effect.name, 0) + 1
+        return f"{self.token.step_key}:{effect.name}:{number}"
+
+    def _recorded(self, effect: Effect[Any, Any], record: EffectRecord) -> Any:
+        what = f"result of effect {effect.name!r}"
+        return serde.load(record.result, effect.result_type, what=what)
+
+    # -- calling ---------------------------------------------------------------------------
+
+    def _call(self, effect: Effect[Any, Any], record: EffectRecord, request: Any) -> Any:
+        call = self._call_facts(record)
+        # The last thing before the call, and without asking anyone: a holder whose deadline has
+        # passed has perhaps been taken over, and its successor may be calling right now.
+        if call.time_left <= timedelta(0):
+            raise LeaseDeadlineError(
+                self.token.execution_id,
+                held=self.token.epoch,
+                current=self.token.epoch,
+                step_key=self.token.step_key,
+            )
+        try:
+            result = effect.function(call, request)
+        except FenceError:
+            raise
+        except effect.refused as problem:
+            self._conclude(record, EffectStatus.REFUSED, problem)
+            raise EffectRefusedError(
+                f"{effect.sink} refused {effect.name!r}: {problem}",
+                effect=effect.name,
+                key=record.key,
+                cause=error_info(problem).model_dump(mode="json"),
+            ) from problem
+        except Exception as problem:
+            raise self._unknown(effect, record, problem) from problem
+        faults.reach("effect.applied", effect=effect.name, key=record.key)
+        return self._confirm(effect, record, result)
+
+    def _call_facts(self, record: EffectRecord) -> EffectCall:
+        return EffectCall(
+            key=record.key,
+            token=self.token,
+            resource=record.resource,
+            number=record.calls,
+            time_left=timedelta(seconds=self.time_left()),
+        )
+
+    def _confirm(self, effect: Effect[Any, Any], record: EffectRecord, result: Any) -> Any:
+        what = f"result of effect {effect.name!r}"
+        try:
+            data = serde.dump(result, effect.result_type, what=what)
+            check_size(data, what)
+        except PayloadError as problem:
+            # It has landed, but its answer can't be kept: that is for a person.
+            self._conclude(record, EffectStatus.IN_DOUBT, problem)
+            raise InDoubt(effect, record, str(problem), None) from problem
+        self.store.conclude(
+            self.token, effect.sink, record.key, EffectStatus.CONFIRMED, result=data
+        )
+        faults.reach("effect.confirmed", effect=effect.name, key=record.key)
+        return serde.load(data, effect.result_type, what=what)
+
+    def _conclude(self, record: EffectRecord, status: EffectStatus, problem: Exception) -> None:
+        info = error_info(problem).model_dump(mode="json")
+        self.store.conclude(self.token, record.sink, record.key, status, error=info)
+
+    # -- not knowing -----------------------------------------------------------------------
+
+    def _unknown(
+        self, effect: Effect[Any, Any], record: EffectRecord, problem: Exception
+    ) -> InDoubt:
+        logger.warning("effect %s (%s): outcome unknown: %s", effect.name, record.key, problem)
+        self._conclude(record, EffectStatus.IN_DOUBT, problem)
+        reason = f"effect {effect.name!r} ({record.key}) at {effect.sink}: {problem}"
+        if effect.kind is EffectKind.AT_MOST_ONCE:
+            return InDoubt(effect, record, reason, None)
+        return InDoubt(effect, record, reason, effect.retry.delay_after(self.attempt, problem))
+
+    def _wait_for_other_execution(self, effect: Effect[Any, Any], record: EffectRecord) -> None:
+        if record.execution_id == self.token.execution_id:
+            return
+        # A business key that another execution is using right now.
+        reason = f"key {record.key!r} at {record.sink} is in use by execution {record.execution_id}"
+        raise InDoubt(effect, record, reason, OTHER_EXECUTION_WAIT)
+
+    def _after_unknown_outcome(
+        self, effect: Effect[Any, Any], record: EffectRecord, request: Any
+    ) -> Landed[Any] | NotLanded:
+        """What an earlier call came to: it landed, or it is safe to call (again)."""
+        match effect.kind:
+            case EffectKind.FENCED:
+                return NotLanded()
+            case EffectKind.IDEMPOTENT:
+                if effect.retention is None or record.since_first_call < effect.retention:
+                    return NotLanded()
+                if effect.probe is not None:
+                    return self._probe(effect, record, request)
+                kept = effect.retention
+                raise InDoubt(effect, record, f"the sink forgets keys after {kept}", None)
+            case EffectKind.RECONCILABLE:
+                return self._probe(effect, record, request)
+            case EffectKind.AT_MOST_ONCE:
+                reason = f"effect {effect.name!r} ({record.key}) was announced, and not confirmed"
+                raise InDoubt(effect, record, reason, None)
+            case EffectKind.TRANSACTIONAL:
+                raise EffectError("a transactional effect has no unknown outcome")
+            case _:
+                assert_never(effect.kind)
+
+    def _probe(
+        self, effect: Effect[Any, Any], record: EffectRecord, request: Any
+    ) -> Landed[Any] | NotLanded:
+        assert effect.probe is not None  # checked at declaration, or by the caller
+        faults.reach("effect.before-probe", effect=effect.name, key=record.key)
+        try:
+            answer = effect.probe(self._call_facts(record), request)
+        except Exception as problem:
+            reason = f"the probe of effect {effect.name!r} ({record.key}) failed: {problem}"
+            delay = effect.retry.delay_after(self.attempt, problem)
+            raise InDoubt(effect, record, reason, delay) from problem
+        faults.reach("effect.after-probe", effect=effect.name, key=record.key)
+        match answer:
+            case Landed(result):
+                return Landed(self._confirm(effect, record, result))
+            case NotLanded():
+                return self._believe(effect, record)
+            case Unknown(why):
+                raise InDoubt(effect, record, f"the probe can't tell: {why}", None)
+            case _:
+                assert_never(answer)
+
+    def _believe(self, effect: Effect[Any, Any], record: EffectRecord) -> NotLanded:
+        still_under_way = effect.in_flight - record.since_last_call
+        if still_under_way > timedelta(0):
+            reason = f"a call of effect {effect.name!r} ({record.key}) may still be under way"
+            raise InDoubt(effect, record, reason, still_under_way)
+        return NotLanded()
+
+    # -- transactional ---------------------------------------------------------------------
+
+    def _in_transaction(self, effect: Effect[Any, Any], intent: EffectIntent, request: Any) -> Any:
+        record = self.store.in_session(self.session, intent.sink, intent.key)
+        if record is not None:
+            check_same_request(record, intent)
+            return self._recorded(effect, record)
+        call = EffectCall(
+            key=intent.key,
+            token=self.token,
+            resource=intent.resource,
+            number=1,
+            time_left=timedelta(seconds=self.time_left()),
+            _session=self.session,
+        )
+        result = effect.function(call, request)
+        what = f"result of effect {effect.name!r}"
+        data = serde.dump(result, effect.result_type, what=what)
+        check_size(data, what)
+        self.store.confirm_in_session(self.session, intent, data)
+        return serde.load(data, effect.result_type, what=what)
+
+
+OTHER_EXECUTION_WAIT = timedelta(seconds=1)
+
+
+def check_size(data: Any, what: str, limit: int = PAYLOAD_LIMIT) -> None:
+    """Refuse what is too large to keep in the ledger.
+
+    Raises:
+        PayloadError: Says where to put it instead.
+    """
+    size = len(json.dumps(data).encode())
+    if size > limit:
+        raise PayloadError(
+            f"the {what} has {size} bytes of JSON, and the limit is {limit}: keep it in a file or"
+            " an object store, and pass its address and digest",
+            size=size,
+            limit=limit,
+        )

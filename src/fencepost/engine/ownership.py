@@ -1,0 +1,174 @@
+"""An owned execution: where it stands, and the one way in which its chain grows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from fencepost import identity, serde
+from fencepost.decide import Finish, decide
+from fencepost.engine.heartbeat import Heartbeat
+from fencepost.fence import FenceToken
+from fencepost.ports import Transaction
+from fencepost.records import (
+    Acquired,
+    Checkpoint,
+    CheckpointKind,
+    Commit,
+    NewExecution,
+    Phase,
+    Status,
+)
+from fencepost.saga import Saga
+
+if TYPE_CHECKING:
+    from fencepost.engine.core import Engine
+
+
+class Ownership:
+    """What the owner knows of its execution, kept in step with what it commits.
+
+    Args:
+        engine: The ports and options.
+        saga: The execution's definition.
+        acquired: The row and chain as they were when it became ours.
+        owner: Our name in leases, checkpoints and events.
+        heart: Keeps the lease.
+    """
+
+    def __init__(
+        self, engine: Engine, saga: Saga[Any, Any], acquired: Acquired, owner: str, heart: Heartbeat
+    ) -> None:
+        self._engine = engine
+        self._saga = saga
+        self._owner = owner
+        self._heart = heart
+        self.execution = acquired.execution
+        self.chain = list(acquired.chain)
+        self.phase = acquired.execution.phase
+        self.epoch = acquired.execution.epoch
+        self.attempt = acquired.execution.attempt + 1
+        self.status = Status.ACTIVE
+
+    def token(self, step: str, visit: int) -> FenceToken:
+        """The fence token for what is written about a visit to a step."""
+        execution_id = self.execution.execution_id
+        key = identity.step_key(execution_id, step, visit)
+        return FenceToken(execution_id, self.epoch, self._owner, key)
+
+    @property
+    def last_token(self) -> FenceToken:
+        """The fence token for what is written about the execution as it stands."""
+        last = self.chain[-1]
+        return self.token(last.step, last.visit)
+
+    def commit(
+        self,
+        kind: CheckpointKind,
+        step: str,
+        visit: int,
+        result: Any,
+        *,
+        transaction: Transaction | None = None,
+        waits: bool = False,
+        phase: Phase | None = None,
+        **also: Any,
+    ) -> None:
+        """Extend the chain.
+
+        Args:
+            kind: What the checkpoint records.
+            step: The step it is about.
+            visit: Which visit of it.
+            result: JSON-compatible.
+            transaction: The step's own transaction, which this commits.
+            waits: The execution then waits for its children.
+            phase: The direction from here on, if it changes.
+            **also: Further fields of `Commit`.
+
+        Raises:
+            ExecutionLeaseLostError, StaleLeaseFenceError: Fenced.
+        """
+        head = self.chain[-1]
+        phase = phase or self.phase
+        commit = Commit(
+            checkpoint_id=uuid4(),
+            token=self.token(step, visit),
+            parent=head.checkpoint_id,
+            seq=head.seq + 1,
+            kind=kind,
+            step=step,
+            visit=visit,
+            attempt=self.attempt,
+            result=result,
+            due_in=timedelta(0) if waits else self._engine.unattended,
+            status=Status.WAITING if waits else Status.ACTIVE,
+            phase=phase,
+            **also,
+        )
+        if not waits:
+            commit = self._with_ending(commit)
+        write = self._engine.executions.commit if transaction is None else transaction.commit
+        self.chain.append(write(commit))
+        self.status, self.phase, self.attempt = commit.status, phase, 1
+        self.execution = replace(
+            self.execution, status=commit.status, result=commit.outcome, error=commit.error
+        )
+        if commit.raise_epochs:
+            self.epoch += 1
+            if not commit.status.ended:
+                self._heart.raise_epoch(self.epoch)
+
+    def _with_ending(self, commit: Commit) -> Commit:
+        """Let the end ride on the last commit, so that nothing can come between the two."""
+        drafted = [*self.chain, _draft(commit)]
+        match decide(self._saga, commit.phase, drafted):
+            case Finish(Status.CONTINUED, outcome, error):
+                following = self._continuation(outcome)
+                return replace(
+                    commit,
+                    status=Status.CONTINUED,
+                    outcome={"continued_as": str(following.execution_id)},
+                    error=error,
+                    children=(following,),
+                )
+            case Finish(status, outcome, error):
+                return replace(commit, status=status, outcome=outcome, error=error)
+            case _:
+                return commit
+
+    def _continuation(self, value: Any) -> NewExecution:
+        mine = self.execution
+        return NewExecution(
+            execution_id=identity.continuation_id(mine.execution_id),
+            saga=mine.saga,
+            version=self._saga.version,
+            input=value,
+            input_digest=serde.digest(value),
+            lineage_id=mine.lineage_id,
+            root_id=mine.root_id,
+            parent_id=mine.parent_id,
+            parent_step=mine.parent_step,
+            parent_visit=mine.parent_visit,
+            child_index=mine.child_index,
+        )
+
+
+def _draft(commit: Commit) -> Checkpoint:
+    return Checkpoint(
+        checkpoint_id=commit.checkpoint_id,
+        execution_id=commit.token.execution_id,
+        seq=commit.seq,
+        parent_checkpoint_id=commit.parent,
+        kind=commit.kind,
+        step=commit.step,
+        visit=commit.visit,
+        step_key=commit.token.step_key,
+        epoch=commit.token.epoch,
+        owner=commit.token.owner,
+        attempt=commit.attempt,
+        result=commit.result,
+        created_at=datetime.now(UTC),
+    )
