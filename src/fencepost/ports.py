@@ -32,13 +32,16 @@ class LeaseStore(Protocol):
     def acquire(self, execution_id: UUID, owner: str, ttl: timedelta) -> Lease | None:
         """Take the lease if it is free or expired, proposing the next epoch.
 
-        The proposal isn't remembered until `settle`. Returns None while another owner's lease
-        is live.
+        The proposal isn't remembered until `settle`. Returns None while any owner's lease is
+        live, the caller's own included: owners are unique per acquisition.
         """
         ...
 
     def settle(self, lease: Lease, epoch: int, ttl: timedelta) -> Lease | None:
-        """Write back the epoch that SQL has decided, and renew. None if the lease is lost."""
+        """Write back the epoch that SQL has decided, and renew.
+
+        None if the lease is lost: another's, vanished, expired, or settled at a later epoch.
+        """
         ...
 
     def renew(self, lease: Lease, ttl: timedelta, *, restore: bool) -> Lease | None:
@@ -50,7 +53,8 @@ class LeaseStore(Protocol):
             restore: Put a vanished entry back. Only allowed while the local deadline holds.
 
         Returns:
-            The lease with its new deadline, or None when it belongs to another or is gone.
+            The lease with its new deadline, or None when it belongs to another or is gone; an
+            expired lease is gone, even if nobody has taken it yet.
         """
         ...
 
@@ -63,7 +67,10 @@ class LeaseStore(Protocol):
         ...
 
     def claim_expired(self, limit: int, hold: timedelta) -> list[UUID]:
-        """Executions whose lease has expired, each hidden from other claimants for `hold`."""
+        """Executions whose lease has expired, each hidden from other claimants for `hold`.
+
+        They stay free to be acquired, and come again until acquired, released or discarded.
+        """
         ...
 
     def discard(self, execution_ids: Iterable[UUID]) -> None:
@@ -119,7 +126,12 @@ class ExecutionStore(Protocol):
     ) -> Acquired | Refused:
         """Become the owner: one compare-and-set, only where `epoch < proposed_epoch`.
 
-        `Refused` tells the state and epoch: not runnable, or the proposal is stale.
+        `Refused` tells the state and epoch: not runnable, or the proposal is stale. A waiting
+        execution is runnable once the children that it waits for have ended; one that was sent
+        into compensation from above waits for its parent instead.
+
+        Raises:
+            ExecutionNotFoundError: There is no such execution.
         """
         ...
 
