@@ -119,8 +119,13 @@ class Progress:
 
     @property
     def compensating(self) -> Checkpoint | None:
-        """The checkpoint that began the compensation."""
-        return next((e for e in self.chain if e.kind is CheckpointKind.COMPENSATING), None)
+        """The checkpoint that began the compensation.
+
+        The last one, where a child that had ended well by its error branch is told later that
+        its parent failed.
+        """
+        entered = (e for e in reversed(self.chain) if e.kind is CheckpointKind.COMPENSATING)
+        return next(entered, None)
 
     @property
     def undone(self) -> bool:

@@ -130,14 +130,22 @@ class Run:
             case UndoJoin():
                 self._own.commit(CheckpointKind.UNDO, command.node.name, command.visit, None)
             case EnterCompensation():
-                info = ErrorInfo(
-                    error_type="", code=PARENT_FAILED, message="the parent execution failed"
-                )
-                self._enter_compensation(PARENT_STEP, 1, info, None)
+                self._parent_failed()
+            case Finish() if self._ended_well_by_its_branch():
+                self._parent_failed()
             case Finish():
                 raise CheckpointForkError("an execution that has ended was found active")
             case _:
                 assert_never(command)
+
+    def _ended_well_by_its_branch(self) -> bool:
+        """A child whose error branch had finished it, before its parent failed after all."""
+        compensating = self._own.phase is Phase.COMPENSATING
+        return compensating and self._own.execution.parent_id is not None
+
+    def _parent_failed(self) -> None:
+        info = ErrorInfo(error_type="", code=PARENT_FAILED, message="the parent execution failed")
+        self._enter_compensation(PARENT_STEP, 1, info, None)
 
     # -- steps -----------------------------------------------------------------------------
 
