@@ -10,7 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from fencepost import faults
+from fencepost import faults, serde
 from fencepost.effects.model import (
     UNKNOWN_OUTCOME,
     EffectIntent,
@@ -116,7 +116,8 @@ class SqlEffectStore:
         with self._executions.writing() as connection:
             if _owns(connection, token):
                 return write(connection)
-        current = self._executions.refuse(token, EventName.LEASE_LOST, sink, payload)
+        digest = serde.digest(payload) if payload is not None else None
+        current = self._executions.refuse(token, EventName.LEASE_LOST, sink, digest)
         raise ExecutionLeaseLostError(
             token.execution_id, held=token.epoch, current=current.epoch, step_key=token.step_key
         )
