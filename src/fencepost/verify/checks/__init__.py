@@ -1,0 +1,28 @@
+"""The engine's checks, by the invariants that they prove."""
+
+from __future__ import annotations
+
+from fencepost.verify.checks import (
+    chain,
+    compensation,
+    effects,
+    epochs,
+    identity,
+    orphans,
+    refusals,
+    stale,
+)
+from fencepost.verify.invariant import Invariant
+
+ENGINE_INVARIANTS = (
+    Invariant(1, identity.check),
+    Invariant(2, epochs.check),
+    Invariant(3, chain.check),
+    Invariant(4, stale.check),
+    Invariant(5, effects.check),
+    Invariant(6, compensation.check),
+    Invariant(7, orphans.check),
+    Invariant(8, refusals.check),
+)
+"""What can be told without knowing the application. 9, and the parts of 6 and 7 that concern
+files and ledgers, are the application's to add."""
