@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from celery import Celery, chord, group
+from celery import Celery, chord
 from celery.app.task import Task
 from kombu.exceptions import KombuError, OperationalError
 from redis.exceptions import RedisError
@@ -48,15 +48,17 @@ class CeleryTransport:
 
     def fan_out(self, children: Sequence[Execution]) -> None:
         """Publish the children as a chord whose body wakes their parent."""
-        header = group(
-            [
-                self._run.si(str(child.execution_id)).set(**_identity(child) | CHORD_PART)
-                for child in children
-            ],
-            task_id=_group_id(children[0]),
-        )
+        group_id = _group_id(children[0])
+        header = [
+            self._run.si(str(child.execution_id)).set(**_identity(child) | CHORD_PART)
+            for child in children
+        ]
+        # The group's id is ours, because a child that is dispatched again has to name the same
+        # group. Celery takes it from the chord's own options and no other place: it unpacks a
+        # `group` and drops that one's.
+        parts = chord(header, app=self._app, task_id=group_id)
         with _published():
-            chord(header, app=self._app)(self._body(children[0]))
+            parts.apply_async(kwargs={"body": self._body(children[0])}, task_id=f"{group_id}-join")
 
     def _body(self, child: Execution) -> Any:
         return self._join.si(str(child.parent_id)).set(task_id=f"{_group_id(child)}-join")
