@@ -17,8 +17,9 @@ from ledger.vocabulary import StagedModuleArtifact
 def record(session: Session, staged: StagedModuleArtifact) -> None:
     """Make a staged file visible.
 
-    Raises:
-        sqlalchemy.exc.IntegrityError: The step has staged already.
+    Sent with the session's next flush, which in a step is Fencepost's own, after it has checked
+    the fence: a zombie is told that it is one, and doesn't trip over its successor's row. The
+    flush raises `sqlalchemy.exc.IntegrityError` where the step has staged already.
     """
     session.add(
         Artifact(
@@ -35,7 +36,6 @@ def record(session: Session, staged: StagedModuleArtifact) -> None:
             status=ArtifactStatus.STAGED,
         )
     )
-    session.flush()
 
 
 def as_staged(row: Artifact) -> StagedModuleArtifact:
@@ -89,10 +89,9 @@ def attest(
     statement: dict[str, Any],
     sha256: str,
 ) -> None:
-    """Record a provenance statement.
+    """Record a provenance statement; sent with the session's next flush, as in `record`.
 
-    Raises:
-        sqlalchemy.exc.IntegrityError: The step has attested already.
+    The flush raises `sqlalchemy.exc.IntegrityError` where the step has attested already.
     """
     session.add(
         Attestation(
@@ -106,7 +105,6 @@ def attest(
             status=AttestationStatus.ACTIVE,
         )
     )
-    session.flush()
 
 
 def withdraw(session: Session, step_key: str) -> None:

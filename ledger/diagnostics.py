@@ -22,8 +22,8 @@ def diagnostics_id(step_key: str) -> UUID:
 def record(session: Session, token: FenceToken, candidate: CheckedCandidate) -> None:
     """Keep what a check did, with the digests of what it was run on.
 
-    Raises:
-        sqlalchemy.exc.IntegrityError: The step has recorded already.
+    Sent with the session's next flush (see `ledger.artifacts.record`), which raises
+    `sqlalchemy.exc.IntegrityError` where the step has recorded already.
     """
     report = candidate.report
     session.add(
@@ -53,7 +53,6 @@ def record(session: Session, token: FenceToken, candidate: CheckedCandidate) -> 
             ],
         )
     )
-    session.flush()
 
 
 def get(session: Session, identity: UUID) -> Diagnostics | None:

@@ -70,7 +70,9 @@ def test_a_zombie_that_wakes_after_its_archive_is_refused_and_cleans_up(fleet: F
         (2, ArtifactStatus.STAGED)
     ]
     events = fleet.engine.executions.events([payment.execution_id])
-    assert EventName.ZOMBIE_WRITE_REJECTED in [event.name for event in events]
+    (refused,) = [e for e in events if e.name == EventName.ZOMBIE_WRITE_REJECTED]
+    assert (refused.epoch, refused.sink) == (1, "ledger")
+    assert refused.payload_digest is not None
 
     fleet.drain()
     assert fleet.line(release_id)[-1].status is Status.SUCCEEDED

@@ -149,8 +149,10 @@ def test_a_step_stages_once(session: Session) -> None:
     made = opened(session)
     artifact = staged(made)
     artifacts.record(session, artifact)
+    session.flush()
+    artifacts.record(session, artifact.model_copy(update={"epoch": 2, "path": "other"}))
     with pytest.raises(sa.exc.IntegrityError):
-        artifacts.record(session, artifact.model_copy(update={"epoch": 2, "path": "other"}))
+        session.flush()
 
 
 def test_an_artifact_must_be_what_the_ledger_has(session: Session) -> None:
@@ -264,8 +266,9 @@ def test_evidence_is_recorded_with_what_it_is_about(session: Session) -> None:
     )
     assert row.artifacts[0]["sha256"] == DIGEST
     session.expunge_all()
+    diagnostics.record(session, by, checked)
     with pytest.raises(sa.exc.IntegrityError):
-        diagnostics.record(session, by, checked)
+        session.flush()
 
 
 def test_answers_of_the_planner_are_kept_by_turn(session: Session) -> None:
@@ -320,8 +323,9 @@ def test_a_version_is_promoted_once(session: Session) -> None:
 
 
 def test_an_artifact_needs_its_attempt(session: Session) -> None:
+    artifacts.record(session, staged(candidate()))
     with pytest.raises(sa.exc.IntegrityError):
-        artifacts.record(session, staged(candidate()))
+        session.flush()
 
 
 def test_a_status_that_does_not_exist_is_refused_by_the_schema(session: Session) -> None:
