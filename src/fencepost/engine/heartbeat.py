@@ -76,7 +76,11 @@ class Heartbeat:
         The lease counts as lost if that fails; SQL decides about every write anyway.
         """
         with self._asking:
-            raised = self._leases.settle(self._lease, epoch, self._ttl)
+            try:
+                raised = self._leases.settle(self._lease, epoch, self._ttl)
+            except ServiceUnavailableError as problem:
+                logger.warning("can't write the raised epoch back: %s", problem)
+                raised = None
             if raised is None:
                 self._lost = True
             else:
@@ -95,6 +99,10 @@ class Heartbeat:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Renew no more. What is held stays held until it is released or expires."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -106,7 +106,7 @@ class Run:
             self._give_up_politely(str(lost))
         except ExecutionLeaseLostError as lost:
             logger.warning("%s: %s", lost.code, lost)
-            self._engine.let_go(self._heart.lease, ended=False)
+            self._let_go()
             raise Suspended(str(lost)) from None
         except ServiceUnavailableError as problem:
             # The lease is left to expire: whoever takes over finds the truth in SQL.
@@ -333,7 +333,7 @@ class Run:
             waits=bool(children),
         )
         if children:
-            self._engine.let_go(self._heart.lease, ended=False)
+            self._let_go()
             fanout.publish(self._engine, self._own.execution, node, visit)
             raise Suspended(f"{len(children)} children of {node.name!r} were started")
 
@@ -360,29 +360,34 @@ class Run:
             max_concurrency=node.max_concurrency,
             waits=True,
         )
-        self._engine.let_go(self._heart.lease, ended=False)
+        self._let_go()
         fanout.publish_undo(self._engine, self._own.execution, node, visit)
         raise Suspended(f"children of {node.name!r} undo their work")
 
     # -- leaving ---------------------------------------------------------------------------
 
+    def _let_go(self, *, ended: bool = False) -> None:
+        # The heartbeat first: it would put a lease that has vanished back.
+        self._heart.stop()
+        self._engine.let_go(self._heart.lease, ended=ended)
+
     def _end(self) -> Outcome:
         from fencepost.engine.core import outcome_of
 
-        self._engine.let_go(self._heart.lease, ended=True)
+        self._let_go(ended=True)
         self._engine.ended(self._own.execution)
         return outcome_of(self._own.execution)
 
     def _retry(self, step: str, visit: int, error: Exception, delay: timedelta) -> NoReturn:
         info = error_info(error).model_dump(mode="json")
         self._store.record_attempt(self._own.token(step, visit), self._own.attempt, info, delay)
-        self._engine.let_go(self._heart.lease, ended=False)
+        self._let_go()
         raise Suspended(f"step {step!r} is tried again in {delay.total_seconds():.1f} s: {error}")
 
     def _park(self, step: str, visit: int, reason: str, error: Exception | None) -> NoReturn:
         info = error_info(error).model_dump(mode="json") if error is not None else None
         self._store.park(self._own.token(step, visit), reason, info)
-        self._engine.let_go(self._heart.lease, ended=False)
+        self._let_go()
         logger.error("execution %s is parked: %s", self._own.execution.execution_id, reason)
         raise Suspended(f"parked: {reason}")
 
@@ -405,7 +410,7 @@ class Run:
         except ExecutionLeaseLostError as lost:
             logger.warning("%s: %s", lost.code, lost)
             raise Suspended(str(lost)) from None
-        self._engine.let_go(self._heart.lease, ended=False)
+        self._let_go()
         self._engine.dispatch(self._own.execution)
         raise Suspended(f"handed on: {why}")
 
