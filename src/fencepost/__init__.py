@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     from fencepost.retry import RetryPolicy
     from fencepost.saga import ErrorBranch, Saga, Step, step
     from fencepost.settings import FencepostSettings
+    from fencepost.task import DurableTask, TaskContext, task
 
 _HOMES = {
     "BusinessKeyConflictError": "fencepost.errors",
     "ChildrenFailedError": "fencepost.errors",
+    "DurableTask": "fencepost.task",
     "Effect": "fencepost.effects",
     "EffectCall": "fencepost.effects",
     "EffectKeyConflictError": "fencepost.errors",
@@ -69,17 +71,20 @@ _HOMES = {
     "Status": "fencepost.records",
     "Step": "fencepost.saga",
     "StepContext": "fencepost.context",
+    "TaskContext": "fencepost.task",
     "TransactionalContext": "fencepost.context",
     "Unknown": "fencepost.effects",
     "effect": "fencepost.effects",
     "install": "fencepost.celery",
     "start": "fencepost.celery",
     "step": "fencepost.saga",
+    "task": "fencepost.task",
 }
 
 __all__ = [
     "BusinessKeyConflictError",
     "ChildrenFailedError",
+    "DurableTask",
     "Effect",
     "EffectCall",
     "EffectKeyConflictError",
@@ -106,6 +111,7 @@ __all__ = [
     "Status",
     "Step",
     "StepContext",
+    "TaskContext",
     "TransactionalContext",
     "Unknown",
     "__version__",
@@ -113,6 +119,7 @@ __all__ = [
     "install",
     "start",
     "step",
+    "task",
 ]
 
 

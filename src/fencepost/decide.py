@@ -14,6 +14,12 @@ from fencepost.errors import CheckpointForkError
 from fencepost.failure import ErrorInfo, Failure
 from fencepost.records import Checkpoint, CheckpointKind, Phase, Status
 from fencepost.saga import ErrorBranch, MapNode, Node, Saga, Step, StepNode, TerminalKind
+from fencepost.task import DurableTask
+
+Definition = Saga[Any, Any] | DurableTask[Any, Any]
+
+RETURN_STEP = "return"
+"""The step under which the end of a durable task's body is recorded."""
 
 PARENT_FAILED = "saga.parent-failed"
 """The code under which a child undoes its work because its parent failed."""
@@ -28,6 +34,14 @@ class RunStep:
     value: Any
     terminal: TerminalKind | None = None
     in_branch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunBody:
+    """Run a durable task's body, which replays and then extends the chain itself."""
+
+    task: DurableTask[Any, Any]
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +101,9 @@ class Finish:
     error: Any = None
 
 
-Command = RunStep | RunUndo | FanOut | Join | UndoFanOut | UndoJoin | EnterCompensation | Finish
+Command = (
+    RunStep | RunBody | RunUndo | FanOut | Join | UndoFanOut | UndoJoin | EnterCompensation | Finish
+)
 
 
 @dataclass(frozen=True)
@@ -133,11 +149,11 @@ class Progress:
         return any(entry.kind is CheckpointKind.UNDO for entry in self.chain)
 
 
-def decide(saga: Saga[Any, Any], phase: Phase, chain: Iterable[Checkpoint]) -> Command:
+def decide(saga: Definition, phase: Phase, chain: Iterable[Checkpoint]) -> Command:
     """The next command of an execution.
 
     Args:
-        saga: Its definition, of the version that it is pinned to.
+        saga: Its definition (a saga or a durable task), of the version that it is pinned to.
         phase: Forward, or compensating.
         chain: All its checkpoints, oldest first.
 
@@ -147,6 +163,8 @@ def decide(saga: Saga[Any, Any], phase: Phase, chain: Iterable[Checkpoint]) -> C
     progress = Progress(tuple(chain))
     if not progress.chain or progress.start.kind is not CheckpointKind.START:
         raise CheckpointForkError("the chain has no root", saga=saga.name)
+    if isinstance(saga, DurableTask):
+        return _task(saga, progress)
     if phase is Phase.FORWARD:
         return _forward(saga, progress)
     entered = progress.compensating
@@ -160,6 +178,16 @@ def decide(saga: Saga[Any, Any], phase: Phase, chain: Iterable[Checkpoint]) -> C
     if branch is not None and branch.nodes:
         return _in_branch(progress, branch, failure)
     return Finish(_failed_status(progress, failure), error=_error_of(failure))
+
+
+def _task(task: DurableTask[Any, Any], progress: Progress) -> Command:
+    returned = progress.find(CheckpointKind.STEP, RETURN_STEP)
+    if returned is not None:
+        return Finish(Status.SUCCEEDED, outcome=returned.result)
+    failed = progress.find(CheckpointKind.TASK_FAILED, RETURN_STEP)
+    if failed is not None:
+        return Finish(Status.FAILED, error=failed.result)
+    return RunBody(task, progress.start.result)
 
 
 def _forward(saga: Saga[Any, Any], progress: Progress) -> Command:

@@ -162,6 +162,18 @@ class CheckpointForkError(FencepostError):
     code = "checkpoint.fork"
 
 
+class StepFailedError(FencepostError):
+    """A step of a durable task failed for good; raised into the body, and again at a replay."""
+
+    code = "task.step-failed"
+
+
+class ReplayMismatchError(FencepostError):
+    """A durable task's code doesn't do what its execution has on record."""
+
+    code = "replay.step-mismatch"
+
+
 class ChildrenFailedError(FencepostError):
     """A fan-out joined, and at least one child execution did not succeed."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from fencepost.errors import SagaDefinitionError
+
 # Any fixed UUID would do; changing it would change the ids of executions in flight.
 NAMESPACE = uuid5(NAMESPACE_URL, "urn:fencepost:execution")
 
@@ -36,3 +38,20 @@ def fan_out_id(parent_id: UUID, step: str, visit: int) -> UUID:
 def start_checkpoint_id(execution_id: UUID) -> UUID:
     """The id of the chain's root, so that a repeated start inserts the same row."""
     return uuid5(NAMESPACE, f"start\x1f{execution_id}")
+
+
+NAME_LIMIT = 100
+"""Characters of a step's or saga's name."""
+
+
+def check_name(name: str, what: str) -> str:
+    """A name that can stand in a step key.
+
+    Raises:
+        SagaDefinitionError: It is empty, too long, or has a colon or white space in it.
+    """
+    if not name or len(name) > NAME_LIMIT or ":" in name or any(c.isspace() for c in name):
+        raise SagaDefinitionError(
+            f"{name!r} can't name a {what}: 1 to {NAME_LIMIT} characters, no colon or white space"
+        )
+    return name

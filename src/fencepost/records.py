@@ -58,6 +58,10 @@ class CheckpointKind(StrEnum):
     """A step failed for good (or the parent failed): from here on, undo."""
     UNDO_FAN_OUT = "undo-fan-out"
     UNDO = "undo"
+    STEP_FAILED = "step-failed"
+    """In a durable task: a step failed for good; the task's body was told so."""
+    TASK_FAILED = "task-failed"
+    """A durable task's body failed for good; the execution ends with that error."""
     BRANCH_FAILED = "branch-failed"
     """A step of an error branch failed for good; the execution ends with that error."""
 

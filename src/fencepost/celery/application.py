@@ -19,13 +19,15 @@ from fencepost.celery.handle import Handle
 from fencepost.celery.hardening import Finding, check_settings, hardened
 from fencepost.celery.task import register_tasks
 from fencepost.celery.transport import CeleryTransport
+from fencepost.decide import Definition
 from fencepost.engine import Engine, EngineOptions
 from fencepost.engine.registry import Registry
 from fencepost.errors import ConfigurationError
-from fencepost.saga import MapNode, Saga
+from fencepost.saga import Saga
 from fencepost.settings import FencepostSettings, load_settings
 from fencepost.stores.redis import RedisLeaseStore
 from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore, create_engine
+from fencepost.task import DurableTask
 
 if TYPE_CHECKING:
     from fencepost.ports import LeaseStore
@@ -53,7 +55,7 @@ class Fencepost:
     """
 
     def __init__(
-        self, app: Celery, sagas: Iterable[Saga[Any, Any]], settings: FencepostSettings
+        self, app: Celery, sagas: Iterable[Definition], settings: FencepostSettings
     ) -> None:
         self.app = app
         self.settings = settings
@@ -140,14 +142,14 @@ class Fencepost:
         assert isinstance(store, SqlExecutionStore)  # the only kind that _make_engine makes
         return store.engine
 
-    def register(self, *sagas: Saga[Any, Any]) -> None:
+    def register(self, *sagas: Definition) -> None:
         """Make sagas known to this process; child sagas come along."""
         for saga in sagas:
             self.registry.add(saga)
 
     def start(
         self,
-        saga: Saga[In, Out],
+        saga: Saga[In, Out] | DurableTask[In, Out],
         value: In,
         *,
         key: str | None = None,
@@ -188,20 +190,22 @@ class Fencepost:
 
         # A connection has no event after its commit: there the reaper dispatches.
 
-    def handle(self, execution_id: Any, saga: Saga[Any, Out]) -> Handle[Out]:
+    def handle(
+        self, execution_id: Any, saga: Saga[Any, Out] | DurableTask[Any, Out]
+    ) -> Handle[Out]:
         """A handle on an execution that was started elsewhere."""
         return Handle(self, execution_id, saga.output_type, created=False)
 
     def findings(self) -> list[Finding]:
         """What in the app's settings breaks the protocol or slows it down."""
-        fans_out = any(isinstance(n, MapNode) for saga in self.registry for n in saga.nodes)
+        fans_out = any(saga.fans_out for saga in self.registry)
         return check_settings(self.app, lease_ttl=self.settings.ttl, fans_out=fans_out)
 
 
 def install(
     app: Celery,
     *,
-    sagas: Iterable[Saga[Any, Any]] = (),
+    sagas: Iterable[Definition] = (),
     settings: FencepostSettings | None = None,
     kind: type[Fencepost] = Fencepost,
     **given: Any,
@@ -242,7 +246,7 @@ def current() -> Fencepost:
 
 
 def start(
-    saga: Saga[In, Out],
+    saga: Saga[In, Out] | DurableTask[In, Out],
     value: In,
     *,
     key: str | None = None,

@@ -19,8 +19,8 @@ from fencepost.effects.model import (
     Unknown,
 )
 from fencepost.errors import EffectDefinitionError, EffectOutsideStepError
+from fencepost.identity import check_name
 from fencepost.retry import RetryPolicy
-from fencepost.saga.steps import check_name
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")

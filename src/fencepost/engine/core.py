@@ -13,9 +13,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from fencepost import faults, identity, serde
+from fencepost.decide import Definition
 from fencepost.engine.heartbeat import Heartbeat
 from fencepost.engine.registry import Registry
-from fencepost.engine.run import Run
+from fencepost.engine.saga_run import SagaRun
+from fencepost.engine.task_run import TaskRun
 from fencepost.errors import FencepostError, PayloadError, Suspended
 from fencepost.ports import EffectStore, ExecutionStore, LeaseStore, Transport
 from fencepost.records import (
@@ -27,7 +29,7 @@ from fencepost.records import (
     NewExecution,
     Status,
 )
-from fencepost.saga import Saga
+from fencepost.task import DurableTask
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +101,7 @@ class Engine:
         return self.options.lease_ttl + timedelta(seconds=2)
 
     def create(
-        self, saga: Saga[Any, Any], value: Any, *, key: str | None = None, session: Any = None
+        self, saga: Definition, value: Any, *, key: str | None = None, session: Any = None
     ) -> tuple[Execution, bool]:
         """Insert an execution; with a key that is in use, find it instead.
 
@@ -208,7 +210,7 @@ class Engine:
             return outcome_of(execution)
         raise Suspended(f"execution {execution_id} is {got.status} at epoch {got.epoch}")
 
-    def _run_owned(self, saga: Saga[Any, Any], acquired: Acquired, lease: Lease) -> Outcome:
+    def _run_owned(self, saga: Definition, acquired: Acquired, lease: Lease) -> Outcome:
         epoch = acquired.execution.epoch
         settled = self.leases.settle(lease, epoch, self.options.lease_ttl)
         if settled is None:
@@ -221,8 +223,8 @@ class Engine:
                 acquired.taken_over_from,
             )
         with Heartbeat(self.leases, settled, self.options.lease_ttl, self.options.clock) as heart:
-            run = Run(self, saga, acquired, settled.owner, heart)
-            return run.to_the_end()
+            kind = TaskRun if isinstance(saga, DurableTask) else SagaRun
+            return kind(self, saga, acquired, settled.owner, heart).to_the_end()
 
     def let_go(self, lease: Lease, *, ended: bool) -> None:
         """Release a lease; failing that, it expires."""

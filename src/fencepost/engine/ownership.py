@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from fencepost import identity, serde
-from fencepost.decide import Finish, decide
+from fencepost.decide import Definition, Finish, decide
 from fencepost.engine.heartbeat import Heartbeat
 from fencepost.fence import FenceToken
 from fencepost.ports import Transaction
@@ -21,7 +21,6 @@ from fencepost.records import (
     Phase,
     Status,
 )
-from fencepost.saga import Saga
 
 if TYPE_CHECKING:
     from fencepost.engine.core import Engine
@@ -39,7 +38,7 @@ class Ownership:
     """
 
     def __init__(
-        self, engine: Engine, saga: Saga[Any, Any], acquired: Acquired, owner: str, heart: Heartbeat
+        self, engine: Engine, saga: Definition, acquired: Acquired, owner: str, heart: Heartbeat
     ) -> None:
         self._engine = engine
         self._saga = saga

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
+from fencepost.decide import Definition
 from fencepost.effects import Effect
 from fencepost.errors import SagaDefinitionError
 from fencepost.saga import Saga
@@ -18,14 +19,14 @@ REMEMBERED = 1_000
 class Registry:
     """Sagas by name and version; child sagas come along with their parents."""
 
-    def __init__(self, sagas: Iterable[Saga[Any, Any]] = ()) -> None:
-        self._sagas: dict[tuple[str, str], Saga[Any, Any]] = {}
+    def __init__(self, sagas: Iterable[Definition] = ()) -> None:
+        self._sagas: dict[tuple[str, str], Definition] = {}
         self._effects: dict[str, Effect[Any, Any]] = {}
         self._reported: OrderedDict[UUID, None] = OrderedDict()
         for saga in sagas:
             self.add(saga)
 
-    def add(self, saga: Saga[Any, Any]) -> None:
+    def add(self, saga: Definition) -> None:
         """Register a saga and, at any depth, its child sagas.
 
         Raises:
@@ -34,13 +35,12 @@ class Registry:
         if self._sagas.get((saga.name, saga.version)) is saga:
             return
         for known in saga.descendants():
-            if not known.nodes:
+            if isinstance(known, Saga) and not known.nodes:
                 raise SagaDefinitionError(f"saga {known.name!r} has no steps", saga=known.name)
             self._sagas[known.name, known.version] = known
-            for step in known.steps:
-                self._effects.update({effect.name: effect for effect in step.effects})
+            self._effects.update({effect.name: effect for effect in known.effects})
 
-    def find(self, name: str, version: str) -> Saga[Any, Any] | None:
+    def find(self, name: str, version: str) -> Definition | None:
         """The saga of exactly that version."""
         return self._sagas.get((name, version))
 
@@ -48,7 +48,7 @@ class Registry:
         """The effect of that name, if a step of a registered saga declares it."""
         return self._effects.get(name)
 
-    def __iter__(self) -> Iterator[Saga[Any, Any]]:
+    def __iter__(self) -> Iterator[Definition]:
         return iter(self._sagas.values())
 
     def first_sight(self, execution_id: UUID) -> bool:

@@ -10,9 +10,11 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from fencepost import serde
+from fencepost.effects.declaration import Effect
 from fencepost.errors import SagaDefinitionError
 from fencepost.failure import Failure
-from fencepost.saga.steps import Step, check_compensation, check_name
+from fencepost.identity import check_name
+from fencepost.saga.steps import Step, check_compensation
 from fencepost.saga.typecheck import fits, item_type, read_signature
 from fencepost.saga.version import structural_hash
 
@@ -27,7 +29,7 @@ DEFAULT_MAX_CONCURRENCY = 16
 DEFAULT_MAX_ITEMS = 1_000
 
 
-CACHED = ("version", "compensable", "steps", "fenced")
+CACHED = ("version", "compensable", "steps")
 """What a changed copy computes anew."""
 
 
@@ -320,10 +322,20 @@ class Saga(Generic[In, Out]):
         declared = [undo for branch in self.branches for _, undo in branch.compensations]
         return tuple(dict.fromkeys([*own, *undos, *declared]))
 
-    @cached_property
+    @property
+    def effects(self) -> tuple[Effect[Any, Any], ...]:
+        """What its steps may perform."""
+        return tuple(effect for step in self.steps for effect in step.effects)
+
+    @property
     def fenced(self) -> bool:
         """Whether a step has an effect at a sink that checks fence tokens."""
-        return any(effect.fence is not None for step in self.steps for effect in step.effects)
+        return any(effect.fence is not None for effect in self.effects)
+
+    @property
+    def fans_out(self) -> bool:
+        """Whether it starts children."""
+        return any(isinstance(node, MapNode) for node in self.nodes)
 
     def descendants(self) -> Iterator[Saga[Any, Any]]:
         """This saga and every child saga, each once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 from fencepost import serde
 from fencepost.context import StepContext, TransactionalContext
 from fencepost.errors import SagaDefinitionError
+from fencepost.identity import check_name
 from fencepost.retry import STEP_RETRIES, UNDO_RETRIES, RetryPolicy
 from fencepost.saga.typecheck import fits, read_signature
 
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
 In = TypeVar("In")
 Out = TypeVar("Out")
 Context = TypeVar("Context", bound=StepContext)
-
-NAME_LIMIT = 100
-"""Characters of a step's or saga's name."""
 
 
 class Step(Generic[In, Out]):
@@ -96,24 +95,26 @@ class Step(Generic[In, Out]):
     def invoke(self, context: StepContext, value: Any) -> Any:
         """Run the body with what it declares; an `async def` body is run to its end."""
         arguments = (context, value) if self.takes_context else (value,)
-        result = self.function(*arguments)
-        return asyncio.run(result) if inspect.iscoroutine(result) else result
+        return run_to_its_end(self.function(*arguments))
 
     def __repr__(self) -> str:
         return f"<Step {self.name}>"
 
 
-def check_name(name: str, what: str) -> str:
-    """A name that can stand in a step key.
+def run_to_its_end(result: Any) -> Any:
+    """The value of a coroutine, or the value itself.
 
-    Raises:
-        SagaDefinitionError: It is empty, too long, or has a colon or white space in it.
+    Inside of a running event loop (a step of an `async def` task) the coroutine gets a loop of its
+    own in another thread; what belongs to the outer loop can't be used in it.
     """
-    if not name or len(name) > NAME_LIMIT or ":" in name or any(c.isspace() for c in name):
-        raise SagaDefinitionError(
-            f"{name!r} can't name a {what}: 1 to {NAME_LIMIT} characters, no colon or white space"
-        )
-    return name
+    if not inspect.iscoroutine(result):
+        return result
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(result)
+    with ThreadPoolExecutor(max_workers=1) as elsewhere:
+        return elsewhere.submit(asyncio.run, result).result()
 
 
 def check_compensation(step: Step[Any, Any], undo: Step[Any, Any]) -> None:

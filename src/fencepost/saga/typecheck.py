@@ -18,13 +18,20 @@ class Signature:
     """A step function's shape."""
 
     takes_context: bool
-    context_type: type[StepContext] | None
+    context_type: type[Any] | None
     input_type: Any
     output_type: Any
 
 
-def read_signature(function: Callable[..., Any], name: str) -> Signature:
+def read_signature(
+    function: Callable[..., Any], name: str, context: type[Any] = StepContext
+) -> Signature:
     """Read `(input) -> output` or `(ctx, input) -> output` from annotations.
+
+    Args:
+        function: A step's or task's body.
+        name: Its name, for errors.
+        context: What the first of two arguments has to be.
 
     Raises:
         SagaDefinitionError: Another shape, or a missing annotation.
@@ -52,12 +59,13 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
             )
     if "return" not in hints:
         raise SagaDefinitionError(f"step {name!r} needs a return annotation", step=name)
-    context_type: type[StepContext] | None = None
+    context_type: type[Any] | None = None
     if len(parameters) == 2:
         context_type = hints[parameters[0].name]
-        if not (isinstance(context_type, type) and issubclass(context_type, StepContext)):
+        if not (isinstance(context_type, type) and issubclass(context_type, context)):
             raise SagaDefinitionError(
-                f"step {name!r}: the first of two arguments must be a StepContext", step=name
+                f"step {name!r}: the first of two arguments must be a {context.__name__}",
+                step=name,
             )
     return Signature(
         takes_context=context_type is not None,

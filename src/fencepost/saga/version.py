@@ -22,7 +22,7 @@ def structural_hash(saga: Saga[Any, Any]) -> str:
     """
     shape = {
         "name": saga.name,
-        "input": _schema(saga.input_type),
+        "input": schema_of(saga.input_type),
         "nodes": [_node(node) for node in saga.nodes],
         "branches": [
             {
@@ -49,15 +49,16 @@ def _step(node: StepNode) -> dict[str, Any]:
     undo = node.step.compensation
     return {
         "step": node.name,
-        "input": _schema(node.step.input_type),
-        "output": _schema(node.step.output_type),
+        "input": schema_of(node.step.input_type),
+        "output": schema_of(node.step.output_type),
         "transactional": node.step.transactional,
         "compensation": undo.name if undo else None,
         "terminal": node.terminal,
     }
 
 
-def _schema(declared: Any) -> Any:
+def schema_of(declared: Any) -> Any:
+    """The JSON schema of a declared type, without titles and descriptions."""
     return _without_prose(serde.adapter(declared).json_schema())
 
 

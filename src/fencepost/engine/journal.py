@@ -1,0 +1,156 @@
+"""A durable task's body: replaying what is on record, then running and recording."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fencepost import serde
+from fencepost.context import StepContext
+from fencepost.decide import RETURN_STEP
+from fencepost.effects import Effect, EffectKind
+from fencepost.errors import (
+    EffectOutsideStepError,
+    EffectRefusedError,
+    FencepostError,
+    ReplayMismatchError,
+    StepFailedError,
+)
+from fencepost.records import Checkpoint, CheckpointKind
+from fencepost.saga import Step
+from fencepost.task import DurableTask
+
+if TYPE_CHECKING:
+    from fencepost.engine.task_run import TaskRun
+
+RECORDED = (CheckpointKind.STEP, CheckpointKind.STEP_FAILED)
+
+
+class Mismatch(BaseException):
+    """The code doesn't do what is on record. No `except Exception` of the body may catch it."""
+
+    def __init__(self, error: ReplayMismatchError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class TaskJournal:
+    """Implements `fencepost.task.Journal` for one run of a body.
+
+    Args:
+        run: The run whose chain is replayed and extended.
+        task: The task whose body asks.
+        chain: The execution's checkpoints.
+        check: Stops the body where the lease can't be trusted any more.
+    """
+
+    def __init__(
+        self,
+        run: TaskRun,
+        task: DurableTask[Any, Any],
+        chain: list[Checkpoint],
+        check: Callable[[], None],
+    ) -> None:
+        self._run = run
+        self._task = task
+        self._chain = chain
+        self._recorded = [
+            entry for entry in chain if entry.kind in RECORDED and entry.step != RETURN_STEP
+        ]
+        self._next = 0
+        self._visits: Counter[str] = Counter()
+        self._busy = False
+        self.check = check
+
+    def run(self, step: Step[Any, Any], value: Any) -> Any:
+        """See `Journal.run`."""
+        if step.name == RETURN_STEP:
+            raise FencepostError(f"a step of a task can't be named {RETURN_STEP!r}")
+        if self._busy:
+            raise FencepostError("ctx.run was called inside of a step: call it from the body")
+        data = serde.dump(value, step.input_type, what=f"input of step {step.name!r}")
+        self._visits[step.name] += 1
+        visit, digest = self._visits[step.name], serde.digest(data)
+        entry = self._replay(step.name, visit, digest)
+        if entry is None:
+            self._busy = True
+            try:
+                self._run.run_recorded(step, visit, data, digest)
+            finally:
+                self._busy = False
+            entry = self._chain[-1]
+            self._recorded.append(entry)
+            self._next += 1
+        return _outcome(entry, step)
+
+    def perform(self, effect: Effect[Any, Any], request: Any, key: str | None) -> Any:
+        """See `Journal.perform`."""
+        if effect not in self._task.effects:
+            raise EffectOutsideStepError(
+                f"task {self._task.name!r} doesn't declare effect {effect.name!r}: add it to"
+                " @task(effects=(...))",
+                effect=effect.name,
+            )
+        return self.run(step_for(effect, key), request)
+
+    def finish(self) -> None:
+        """The body has returned: it must have come past everything that is on record."""
+        if self._next < len(self._recorded):
+            left = self._recorded[self._next]
+            raise _mismatch(left, "the body returned")
+
+    def _replay(self, name: str, visit: int, digest: str) -> Checkpoint | None:
+        if self._next == len(self._recorded):
+            return None
+        entry = self._recorded[self._next]
+        if (entry.step, entry.visit) != (name, visit):
+            raise _mismatch(entry, f"the code runs {name!r} (visit {visit})")
+        if entry.result["digest"] != digest:
+            raise _mismatch(entry, "the code gives it another input")
+        self._next += 1
+        return entry
+
+
+def step_for(effect: Effect[Any, Any], key: str | None) -> Step[Any, Any]:
+    """A step that does nothing but perform one effect."""
+
+    def body(ctx: StepContext, request: Any) -> Any:
+        return ctx.perform(effect, request, key=key)
+
+    body.__annotations__ = {
+        "ctx": StepContext,
+        "request": effect.request_type,
+        "return": effect.result_type,
+    }
+    transactional = effect.kind is EffectKind.TRANSACTIONAL
+    return Step(body, name=effect.name, effects=(effect,), transactional=transactional)
+
+
+def _outcome(entry: Checkpoint, step: Step[Any, Any]) -> Any:
+    if entry.kind is CheckpointKind.STEP_FAILED:
+        info = entry.result["error"]
+        if info["code"] == EffectRefusedError.code:
+            raise EffectRefusedError(info["message"], **info["details"])
+        raise StepFailedError(
+            f"step {entry.step!r} failed: {info['message']}",
+            step=entry.step,
+            visit=entry.visit,
+            error_type=info["error_type"],
+            cause_code=info["code"],
+            details=info["details"],
+        )
+    what = f"result of step {entry.step!r}"
+    return serde.load(entry.result["value"], step.output_type, what=what)
+
+
+def _mismatch(entry: Checkpoint, instead: str) -> Mismatch:
+    return Mismatch(
+        ReplayMismatchError(
+            f"on record is step {entry.step!r} (visit {entry.visit}), but {instead}: deploy the"
+            " code that this execution was started with",
+            step=entry.step,
+            visit=entry.visit,
+            seq=entry.seq,
+        )
+    )
