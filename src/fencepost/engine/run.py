@@ -120,9 +120,9 @@ class Run(ABC):
         token = self.own.token(name, visit)
         self.heart.limit(step.timeout)
         faults.reach("step.before", step=name, kind=kind)
-        if self._heart.lost():
+        if self.heart.lost():
             # Where we stood may have been a freeze: don't start what another may be doing.
-            self._give_up_politely("the lease can't be trusted any more")
+            self.give_up_politely("the lease can't be trusted any more")
         try:
             with self._transaction(step, token) as transaction:
                 value = serde.load(stored, step.input_type, what=f"input of step {name!r}")
