@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from fencepost import serde
-from fencepost.errors import LeaseDeadlineError, PayloadError
+from fencepost.errors import EffectOutsideStepError, LeaseDeadlineError, PayloadError
 from fencepost.fence import FenceToken
 
 if TYPE_CHECKING:
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 Req = TypeVar("Req")
 Res = TypeVar("Res")
 T = TypeVar("T")
+
+
+def _performs_nothing(effect: Effect[Any, Any], _request: Any, _key: str | None) -> Any:
+    raise EffectOutsideStepError(
+        f"effect {effect.name!r} can't be performed: this context wasn't made by a worker",
+        effect=effect.name,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +56,9 @@ class StepContext:
     saga_input: Any = field(repr=False)
     results: Mapping[str, Any] = field(repr=False)
     lease_lost: Callable[[], bool] = field(repr=False)
-    performer: Callable[[Effect[Any, Any], Any, str | None], Any] = field(repr=False)
+    performer: Callable[[Effect[Any, Any], Any, str | None], Any] = field(
+        repr=False, default=_performs_nothing
+    )
 
     @property
     def step_key(self) -> str:

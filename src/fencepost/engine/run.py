@@ -116,7 +116,7 @@ class Run(ABC):
         *,
         record: Callable[[Any], Any] = lambda result: result,
     ) -> None:
-        """Run a body and commit its result; a body's error comes out as `BodyFailed`."""
+        """Run a body and commit its result; a body's error comes out as `BodyFailedError`."""
         token = self.own.token(name, visit)
         self.heart.limit(step.timeout)
         faults.reach("step.before", step=name, kind=kind)
