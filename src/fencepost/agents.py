@@ -105,10 +105,7 @@ class Tools:
             errors = problem.errors(include_url=False, include_input=False, include_context=False)
             return _trouble("tool.invalid-arguments", json.dumps(errors, default=str))
         try:
-            if isinstance(tool, Effect):
-                result = ctx.perform(tool, value)
-            else:
-                result = ctx.run(tool, value)
+            result = ctx.perform(tool, value) if isinstance(tool, Effect) else ctx.run(tool, value)
         except (EffectRefusedError, StepFailedError) as problem:
             return _trouble(problem.code, problem.message)
         data = serde.dump(result, _output_type(tool), what=f"result of tool {call.name!r}")
