@@ -168,9 +168,12 @@ def _next_wait(hold: float) -> Any:
 
 def claim(which: sa.Select[Any], hold: float) -> sa.Update:
     """Hide rows from other reapers for a while that doubles with each claim."""
+    # A CTE is evaluated once. As a plain subquery PostgreSQL may run the selection again for each
+    # row, and with SKIP LOCKED then claim more than its limit.
+    chosen = which.cte("chosen")
     return (
         sa.update(executions)
-        .where(executions.c.execution_id.in_(which))
+        .where(executions.c.execution_id.in_(sa.select(chosen.c.execution_id)))
         .values(due_at=_next_wait(hold), dispatches=executions.c.dispatches + 1)
     )
 
