@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +29,20 @@ from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore, create_engin
 
 DELIVERIES = 1_000
 A_LONG_TIME = 3_600.0
+
+
+class Died(BaseException):
+    """What ends a delivery as SIGKILL ends a worker: nothing catches it, nothing is said."""
+
+
+@dataclass(eq=False)
+class Plan:
+    """What happens at a crash point, the first time."""
+
+    point: str
+    match: dict[str, str]
+    doing: Callable[[], None]
+    fired: bool = False
 
 
 class Inline:
@@ -54,6 +69,7 @@ class Inline:
         self.queue: deque[UUID] = deque()
         self._redis = redis.Redis.from_url(redis_url) if redis_url else None
         self._skipped = 0.0
+        self._plans: list[Plan] = []
         self.engine = Engine(
             self.store,
             self._lease_store(redis_url),
@@ -87,7 +103,7 @@ class Inline:
 
     def deliver(self, execution_id: UUID) -> None:
         """One message."""
-        with suppress(Suspended):
+        with suppress(Suspended, Died):
             self.engine.run(execution_id)
 
     def drain(self) -> None:
@@ -131,19 +147,34 @@ class Inline:
             doing: Runs inside the step, as another worker would while this one is frozen.
             **match: Facts of the point.
         """
-        waiting = [doing]
-
-        def hook(reached: str, facts: dict[str, Any]) -> None:
-            fits = all(str(facts.get(name)) == value for name, value in match.items())
-            if waiting and reached == point and fits:
-                waiting.pop()()
-
-        faults.install(hook)
+        plan = Plan(point, match, doing)
+        self._plans.append(plan)
+        faults.install(self._reached)
         try:
             yield
         finally:
-            faults.install(None)
-        assert not waiting, f"{point} {match} was never reached"
+            self._plans.remove(plan)
+            if not self._plans:
+                faults.install(None)
+        assert plan.fired, f"{point} {match} was never reached"
+
+    def _reached(self, point: str, facts: dict[str, Any]) -> None:
+        for plan in self._plans:
+            fits = all(str(facts.get(name)) == value for name, value in plan.match.items())
+            if not plan.fired and plan.point == point and fits:
+                plan.fired = True
+                plan.doing()
+
+    @contextmanager
+    def killed_at(self, point: str, **match: str) -> Iterator[None]:
+        """The worker that comes to this point is never heard of again; its lease runs out."""
+
+        def die() -> None:
+            raise Died
+
+        with self.meanwhile(point, die, **match):
+            yield
+        self.expire_leases()
 
     @contextmanager
     def frozen_at(self, point: str, **match: str) -> Iterator[None]:

@@ -7,10 +7,11 @@ where one execution of a saga's version undid it, every other one must have.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
+from uuid import UUID
 
 from fencepost.verify.facts import CheckpointFact, ExecutionFact, Facts
 from fencepost.verify.invariant import Findings
@@ -64,6 +65,8 @@ def check(facts: Facts, found: Findings) -> None:
         _children(facts, compensation, found)
         if compensation.execution.ended:
             _complete(compensation, undoable, found)
+    for execution_id, chain in facts.chains.items():
+        _nothing_undone_going_forward(execution_id, chain, found)
     _statuses(facts, {c.execution.execution_id: c for c in compensations}, found)
 
 
@@ -112,10 +115,19 @@ def _once_and_newest_first(one: Compensation, found: Findings) -> None:
                 f"{first.step!r} was undone before {second.step!r}, which was completed later",
                 undone=[c.step for c in known],
             )
-    early = [c.step for c in one.before if c.kind in ("undo", "undo-fan-out")]
+
+
+def _nothing_undone_going_forward(
+    execution_id: UUID, chain: Sequence[CheckpointFact], found: Findings
+) -> None:
+    forward = takewhile(lambda c: c.kind != "compensating", chain)
+    early = [c.step for c in forward if c.kind in ("undo", "undo-fan-out")]
     if early:
         found.violated(
-            "compensation.too-early", me, "steps were undone while it went forward", steps=early
+            "compensation.too-early",
+            execution_id,
+            "steps were undone while it went forward",
+            steps=early,
         )
 
 
