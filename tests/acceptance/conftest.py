@@ -1,11 +1,12 @@
-"""Scenes for acceptance tests. A scene is shared by a module's tests, because starting Celery
-workers is what costs time; each test starts executions of its own and leaves no fault behind."""
+"""Scenes for acceptance tests. Scenes are shared by tests, because starting Celery workers is what
+costs time; each test starts executions of its own and leaves no fault behind."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,40 +69,64 @@ def make_scene(
     return make
 
 
-@pytest.fixture(scope="module")
-def scene_options() -> dict[str, Any]:
-    """Overridden by modules whose scenes differ: what `make_scene` is given."""
-    return {"workers": WORKERS}
+@pytest.fixture(scope="session")
+def _shared(make_scene: MakeScene) -> Iterator[Callable[[str], Scene]]:
+    """The scenes of the modules that want nothing special; each is made when first asked for."""
+    with ExitStack() as stack:
+        yield functools.cache(lambda kind: stack.enter_context(make_scene(kind, workers=WORKERS)))
 
 
 @pytest.fixture(scope="module")
-def _postgres(make_scene: MakeScene, scene_options: dict[str, Any]) -> Iterator[Scene]:
-    with make_scene("postgres", **scene_options) as scene:
+def scene_options() -> dict[str, Any] | None:
+    """Overridden by a module that wants scenes of its own: what `make_scene` is given."""
+    return None
+
+
+def _scene(
+    kind: str, options: dict[str, Any] | None, make: MakeScene, shared: Callable[[str], Scene]
+) -> Iterator[Scene]:
+    if options is None:
+        yield shared(kind)
+        return
+    with make(kind, **options) as scene:
         yield scene
 
 
 @pytest.fixture(scope="module")
-def _sqlite(make_scene: MakeScene, scene_options: dict[str, Any]) -> Iterator[Scene]:
-    with make_scene("sqlite", **scene_options) as scene:
-        yield scene
+def _postgres(
+    make_scene: MakeScene,
+    _shared: Callable[[str], Scene],
+    scene_options: dict[str, Any] | None,
+) -> Iterator[Scene]:
+    yield from _scene("postgres", scene_options, make_scene, _shared)
 
 
-def _refilled(scene: Scene, workers: int) -> Iterator[Scene]:
+@pytest.fixture(scope="module")
+def _sqlite(
+    make_scene: MakeScene,
+    _shared: Callable[[str], Scene],
+    scene_options: dict[str, Any] | None,
+) -> Iterator[Scene]:
+    yield from _scene("sqlite", scene_options, make_scene, _shared)
+
+
+def _refilled(scene: Scene, options: dict[str, Any] | None) -> Iterator[Scene]:
+    workers = WORKERS if options is None else options["workers"]
     scene.refill(workers, ready=max(1, workers - 1))
     yield scene
     scene.refill(workers, ready=0)
 
 
 @pytest.fixture
-def postgres_scene(_postgres: Scene, scene_options: dict[str, Any]) -> Iterator[Scene]:
+def postgres_scene(_postgres: Scene, scene_options: dict[str, Any] | None) -> Iterator[Scene]:
     """The module's scene on PostgreSQL: enough workers that take messages, no fault armed."""
-    yield from _refilled(_postgres, scene_options["workers"])
+    yield from _refilled(_postgres, scene_options)
 
 
 @pytest.fixture
-def sqlite_scene(_sqlite: Scene, scene_options: dict[str, Any]) -> Iterator[Scene]:
+def sqlite_scene(_sqlite: Scene, scene_options: dict[str, Any] | None) -> Iterator[Scene]:
     """The same on SQLite."""
-    yield from _refilled(_sqlite, scene_options["workers"])
+    yield from _refilled(_sqlite, scene_options)
 
 
 @pytest.fixture(params=["postgres", "sqlite"])

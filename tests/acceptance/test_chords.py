@@ -80,11 +80,6 @@ def waits(scene: Scene, handle: Handle[Any]) -> bool:
     return scene.row(handle.execution_id).status is Status.WAITING
 
 
-def logged(scene: Scene, words: str) -> int:
-    """How often the workers have printed this."""
-    return sum(worker.log().count(words) for worker in scene.fleet.workers)
-
-
 def test_only_the_chord_wakes_the_parent(chord_scene: Scene) -> None:
     scene = chord_scene
 
@@ -99,7 +94,7 @@ def test_only_the_chord_wakes_the_parent(chord_scene: Scene) -> None:
         fault.victim()
     parent_id = handle.execution_id
     for child in scene.children(parent_id)[2:]:
-        ignored = partial(logged, scene, f"[{child.execution_id}] ignored")
+        ignored = partial(scene.logged, f"[{child.execution_id}] ignored")
         scene.fleet.wait_for(ignored, 10, "the first message's end")
     for fault in places:
         fault.go()
@@ -118,7 +113,7 @@ def test_only_the_chord_wakes_the_parent(chord_scene: Scene) -> None:
     child_id = scene.children(parent_id)[0].execution_id
     copy_ended = f"[{child_id}] ignored"
     scene.dispatch_again(child_id)
-    scene.fleet.wait_for(lambda: logged(scene, copy_ended), 10, "the copy to be ignored")
+    scene.fleet.wait_for(lambda: scene.logged(copy_ended), 10, "the copy to be ignored")
     assert copy_ended not in owner.log()
     fault.go()
     scene.fleet.wait_for(lambda: callbacks(scene, parent_id), 10, "the chord's callback")
@@ -150,7 +145,7 @@ def test_the_callback_comes_late_and_often(postgres_scene: Scene) -> None:
     (message,) = scene.fleet.wait_for(lambda: callbacks(scene, parent_id), 10, "the callback")
     deliver(scene, message, 5)
     joined = f"fencepost.join[{json.loads(message)['headers']['id']}] succeeded"
-    scene.fleet.wait_for(lambda: logged(scene, joined) == 5, 10, "five callbacks")
+    scene.fleet.wait_for(lambda: scene.logged(joined) == 5, 10, "five callbacks")
     assert scene.chain(parent_id) == chain
     assert scene.row(parent_id).epoch == 2
 
@@ -170,7 +165,7 @@ def test_the_callback_fires_before_the_children_have_ended(postgres_scene: Scene
     early["body"] = _body_for(parent_id)
     deliver(scene, json.dumps(early), 2)
     too_early = f"execution {parent_id} is waiting"
-    scene.fleet.wait_for(lambda: logged(scene, too_early), 10, "the parent to be looked at")
+    scene.fleet.wait_for(lambda: scene.logged(too_early), 10, "the parent to be looked at")
     assert waits(scene, handle)
     fault.go()
     scene.wait(handle)

@@ -156,6 +156,10 @@ class Scene:
             for noted, what, _ in self.noted(execution_id)
         )
 
+    def logged(self, words: str) -> int:
+        """How often the workers have printed this."""
+        return sum(worker.log().count(words) for worker in self.fleet.workers)
+
     def story(self, execution_id: UUID) -> str:
         """All that is known, for a failed assertion."""
         lines = [repr(self.row(execution_id))]
