@@ -1,0 +1,43 @@
+"""What the documentation shows is done, line by line, on a real Valkey, SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, blocks_of, name_of
+from tests.docs.session import Session
+
+SHOWN_POSTGRES = "postgresql+psycopg://shop:secret@localhost/shop"
+DONE = {"file", "python", "console", "worker"}
+RUNNABLE = [page for page in PAGES if DONE & {str(block.verb) for block in blocks_of(page)}]
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
+def test_a_page_does_what_it_says(
+    page: Path, tmp_path: Path, redis_url: str, request: pytest.FixtureRequest
+) -> None:
+    blocks = blocks_of(page)
+    replacements = {}
+    if any(SHOWN_POSTGRES in block.text for block in blocks):
+        replacements[SHOWN_POSTGRES] = request.getfixturevalue("postgres_url")
+    with Session(tmp_path, redis_url, replacements) as session:
+        session.play(blocks)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_python_block_goes_unrun_without_a_reason(page: Path) -> None:
+    for block in blocks_of(page):
+        if block.language in ("python", "py"):
+            assert block.verb is not None, f"{block} has no directive"
+        if block.verb == "shown":
+            assert block.argument.startswith("because "), f"{block} doesn't say why it isn't run"
+
+
+def test_the_readme_adds_fencepost_in_under_25_lines() -> None:
+    [app] = [b for b in blocks_of(ROOT / "README.md") if b.verb == "file"]
+    assert app.argument == "tasks.py"
+    lines = [line for line in app.text.splitlines() if line.strip()]
+    assert len(lines) < 25
+    compile(app.text, "tasks.py", "exec")
