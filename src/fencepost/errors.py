@@ -204,6 +204,17 @@ class EffectKeyConflictError(EffectError):
     code = "effect.key-conflict"
 
 
+class EffectNotFoundError(EffectError):
+    """No effect is recorded under that key at that sink."""
+
+    code = "effect.not-found"
+
+    def __init__(self, sink: str, key: str) -> None:
+        super().__init__(
+            f"no effect with key {key!r} at sink {sink!r} is recorded", sink=sink, key=key
+        )
+
+
 class EffectRefusedError(EffectError):
     """The sink said no: nothing has landed. The cause is the error that said so."""
 

@@ -235,10 +235,13 @@ class EffectStore(Protocol):
     """What is known of effects. Every write but `resolve` is fenced like a checkpoint."""
 
     def intend(self, intent: EffectIntent) -> tuple[EffectRecord, bool]:
-        """Record an intent and announce its first call, or find what is recorded.
+        """Record an intent and announce its call, or find what is recorded.
+
+        A key for which nothing has landed (refused, or found not to have landed) is taken again,
+        whoever had it.
 
         Returns:
-            The record, and whether this call made it.
+            The record, and whether it is this call's to make: new, or taken again.
 
         Raises:
             EffectKeyConflictError: The key was used with another effect or request.
@@ -247,7 +250,7 @@ class EffectStore(Protocol):
         ...
 
     def announce(self, token: FenceToken, sink: str, key: str) -> EffectRecord:
-        """Record that a recorded effect is about to be called again.
+        """Record that an effect whose outcome is unknown is about to be called again.
 
         Raises:
             ExecutionLeaseLostError: Fenced.
@@ -271,12 +274,27 @@ class EffectStore(Protocol):
         """
         ...
 
-    def in_session(self, session: Any, sink: str, key: str) -> EffectRecord | None:
-        """Find a transactional effect, inside the step's own transaction."""
+    def reopen(self, token: FenceToken, sink: str, key: str, error: Any) -> EffectRecord:
+        """Put an effect back in doubt whose resolution by a person can't be used.
+
+        Raises:
+            ExecutionLeaseLostError: Fenced.
+        """
+        ...
+
+    def in_session(
+        self, session: Any, intent: EffectIntent
+    ) -> AbstractContextManager[EffectRecord | None]:
+        """Take a transactional effect's key, inside the step's own transaction.
+
+        Gives None where the key is now ours, for `confirm_in_session`, or else what is recorded.
+        Waits for a transaction that has taken the key and hasn't ended. What was done inside is
+        undone where it raises.
+        """
         ...
 
     def confirm_in_session(self, session: Any, intent: EffectIntent, result: Any) -> None:
-        """Record a transactional effect, inside the step's own transaction."""
+        """Record the result of a transactional effect whose key was taken."""
         ...
 
     def of_execution(self, execution_id: UUID) -> list[EffectRecord]:
@@ -293,8 +311,9 @@ class EffectStore(Protocol):
         """A person's decision about an effect in doubt; it is audited.
 
         Raises:
-            ExecutionNotFoundError: There is no such effect.
-            ExecutionStateError: Its outcome is known, or was decided already.
+            EffectNotFoundError: There is no such effect.
+            ExecutionStateError: Its outcome is known or was decided already, or its execution
+                isn't parked.
         """
         ...
 

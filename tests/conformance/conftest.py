@@ -13,6 +13,7 @@ from fencepost.testing import PostgresServer
 # The suites are modules of their own; their assertions explain themselves like a test's.
 for suite in (
     "commits",
+    "effect_store",
     "families",
     "lease_store",
     "ownership",

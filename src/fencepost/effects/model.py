@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
-from fencepost.errors import EffectKeyConflictError
+from fencepost.errors import EffectKeyConflictError, ExecutionStateError
 from fencepost.fence import FenceToken
+from fencepost.records import Event, EventName, Status
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -47,6 +48,7 @@ class EffectStatus(StrEnum):
 
 
 UNKNOWN_OUTCOME = frozenset({EffectStatus.INTENT, EffectStatus.IN_DOUBT})
+NOTHING_LANDED = frozenset({EffectStatus.REFUSED, EffectStatus.NOT_LANDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +166,61 @@ def check_same_request(record: EffectRecord, intent: EffectIntent) -> None:
     """A key stands for one request to one effect.
 
     Raises:
-        EffectKeyConflictError: It was used with another.
+        EffectKeyConflictError: It was used for another.
     """
     if (record.effect, record.request_digest) == (intent.effect, intent.request_digest):
         return
+    instead = "with another request" if record.effect == intent.effect else f"not {intent.effect!r}"
     raise EffectKeyConflictError(
         f"key {intent.key!r} at sink {intent.sink!r} was used by execution {record.execution_id}"
-        f" for {record.effect!r} with another request",
+        f" for effect {record.effect!r}, {instead}",
         sink=intent.sink,
         key=intent.key,
         execution_id=str(record.execution_id),
         effect=record.effect,
         recorded_digest=record.request_digest,
         digest=intent.request_digest,
+    )
+
+
+def in_doubt(record: EffectRecord, token: FenceToken) -> Event:
+    """The audit event of an outcome that became unknown."""
+    return Event(
+        execution_id=record.execution_id,
+        name=EventName.EFFECT_IN_DOUBT,
+        epoch=token.epoch,
+        owner=token.owner,
+        step_key=token.step_key,
+        sink=record.sink,
+        details={"key": record.key, "effect": record.effect, "error": record.error},
+    )
+
+
+def resolved(record: EffectRecord) -> Event:
+    """The audit event of a person's decision."""
+    return Event(
+        execution_id=record.execution_id,
+        name=EventName.EFFECT_RESOLVED,
+        epoch=record.epoch,
+        step_key=record.step_key,
+        sink=record.sink,
+        payload_digest=record.request_digest,
+        details={"key": record.key, "effect": record.effect, **record.resolution},
+    )
+
+
+def not_resolvable(record: EffectRecord, execution: Status) -> ExecutionStateError:
+    """Why nobody may decide about this effect now."""
+    if record.status in UNKNOWN_OUTCOME:
+        why = f"execution {record.execution_id} is {execution}, not parked: it may be calling"
+    elif record.resolution is not None:
+        why = f"{record.resolution['by']} decided already ({record.resolution['why']})"
+    else:
+        why = f"it is {record.status}"
+    return ExecutionStateError(
+        f"effect {record.key!r} at {record.sink!r} can't be resolved: {why}",
+        execution_id=str(record.execution_id),
+        execution=str(execution),
+        status=str(record.status),
+        resolution=record.resolution,
     )

@@ -285,23 +285,23 @@ class Performer:
     # -- transactional ---------------------------------------------------------------------
 
     def _in_transaction(self, effect: Effect[Any, Any], intent: EffectIntent, request: Any) -> Any:
-        record = self.store.in_session(self.session, intent.sink, intent.key)
-        if record is not None:
-            check_same_request(record, intent)
-            return self._recorded(effect, record)
-        call = EffectCall(
-            key=intent.key,
-            token=self.token,
-            resource=intent.resource,
-            number=1,
-            time_left=timedelta(seconds=self.time_left()),
-            _session=self.session,
-        )
-        result = effect.function(call, request)
-        what = f"result of effect {effect.name!r}"
-        data = serde.dump(result, effect.result_type, what=what)
-        check_size(data, what)
-        self.store.confirm_in_session(self.session, intent, data)
+        with self.store.in_session(self.session, intent) as record:
+            if record is not None:
+                check_same_request(record, intent)
+                return self._recorded(effect, record)
+            call = EffectCall(
+                key=intent.key,
+                token=self.token,
+                resource=intent.resource,
+                number=1,
+                time_left=timedelta(seconds=self.time_left()),
+                _session=self.session,
+            )
+            result = effect.function(call, request)
+            what = f"result of effect {effect.name!r}"
+            data = serde.dump(result, effect.result_type, what=what)
+            check_size(data, what)
+            self.store.confirm_in_session(self.session, intent, data)
         return serde.load(data, effect.result_type, what=what)
 
 

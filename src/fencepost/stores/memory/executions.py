@@ -31,6 +31,7 @@ from fencepost.records import (
     Refused,
     Status,
 )
+from fencepost.stores.memory import effects
 from fencepost.stores.memory.landing import Landing
 from fencepost.stores.memory.tables import Row, Tables, as_created, stored
 from fencepost.stores.memory.transactions import MemorySession, MemoryTransaction
@@ -154,6 +155,7 @@ class MemoryExecutionStore:
                 row = self._fence(commit.token, _ZOMBIE, digest)
                 for new in session.new:
                     self._existing(new)
+                effects.check_free(self._tables, session)
                 landed = self._landing().extend(row, commit)
                 self._land(session)
             return landed
@@ -299,6 +301,25 @@ class MemoryExecutionStore:
             if row and row.due_at is not None and row.execution.epoch == epoch:
                 self._due(row, due_in, claims=0)
 
+    @contextmanager
+    def locked(self) -> Iterator[tuple[Tables, float, datetime]]:
+        """The tables, held against everyone else, and the time: seconds and moment."""
+        with self._mutex:
+            yield self._tables, self._clock(), self._at()
+
+    @contextmanager
+    def owned(
+        self, token: FenceToken, sink: str, digest: str
+    ) -> Iterator[tuple[Tables, float, datetime]]:
+        """The same for what the owner writes beside the chain.
+
+        Raises:
+            ExecutionLeaseLostError: Fenced; on record as a write to that sink.
+        """
+        with self.locked() as held:
+            self._fence(token, (EventName.LEASE_LOST, sink, ExecutionLeaseLostError), digest)
+            yield held
+
     def _at(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)
 
@@ -338,6 +359,7 @@ class MemoryExecutionStore:
             missing = [new for new in session.new if self._existing(new) is None]
             for new in missing:
                 self._landing().insert(new)
+            effects.land(self._tables, session, self._clock(), self._at())
             self.added.extend(session.added)
 
     def _landed(self, commit: Commit) -> Checkpoint | None:

@@ -9,11 +9,12 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from fencepost import identity
+from fencepost.effects.model import EffectRecord
 from fencepost.errors import CheckpointForkError
 from fencepost.records import (
     Checkpoint,
@@ -56,13 +57,40 @@ class Row:
 
 
 @dataclass(slots=True)
+class EffectRow:
+    """An effect, and the times from which its ages are counted.
+
+    Attributes:
+        first_call_at: In seconds of the store's clock.
+        last_call_at: The same.
+    """
+
+    effect: EffectRecord
+    first_call_at: float
+    last_call_at: float
+
+    def update(self, **changes: Any) -> None:
+        """Replace fields of the record."""
+        self.effect = replace(self.effect, **changes)
+
+    def as_of(self, now: float) -> EffectRecord:
+        """The record with its ages at a moment."""
+        return replace(
+            self.effect,
+            since_first_call=timedelta(seconds=now - self.first_call_at),
+            since_last_call=timedelta(seconds=now - self.last_call_at),
+        )
+
+
+@dataclass(slots=True)
 class Tables:
-    """Executions in the order of their insertion, checkpoints, and audit events."""
+    """Executions in the order of their insertion, checkpoints, effects and audit events."""
 
     rows: dict[UUID, Row] = field(default_factory=dict)
     checkpoints: dict[UUID, Checkpoint] = field(default_factory=dict)
     chains: dict[UUID, list[Checkpoint]] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
+    effects: dict[tuple[str, str], EffectRow] = field(default_factory=dict)
     _parents: set[UUID] = field(default_factory=set)
     _step_keys: set[tuple[str, CheckpointKind]] = field(default_factory=set)
     _children: dict[UUID, list[Row]] = field(default_factory=lambda: defaultdict(list))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from fencepost.effects.model import EffectIntent
 from fencepost.errors import ExecutionStateError
 from fencepost.records import Checkpoint, Commit, NewExecution
 
@@ -18,12 +20,14 @@ class MemorySession:
     Attributes:
         added: Objects added so far.
         new: Executions to be created with them.
+        effects: Effects to be recorded with them, with their results.
     """
 
     def __init__(self, land: Callable[[MemorySession], None] | None) -> None:
         self._land = land
         self.added: list[Any] = []
         self.new: list[NewExecution] = []
+        self.effects: list[tuple[EffectIntent, Any]] = []
 
     def add(self, item: Any) -> None:
         """Write one object."""
@@ -46,8 +50,20 @@ class MemorySession:
 
     def rollback(self) -> None:
         """Drop what was added since the last commit."""
-        self.added.clear()
-        self.new.clear()
+        for part in (self.added, self.new, self.effects):
+            part.clear()
+
+    @contextmanager
+    def begin_nested(self) -> Iterator[None]:
+        """Drop what is added inside if it raises."""
+        parts: list[list[Any]] = [self.added, self.new, self.effects]
+        before = [len(part) for part in parts]
+        try:
+            yield
+        except BaseException:
+            for part, length in zip(parts, before, strict=True):
+                del part[length:]
+            raise
 
 
 class MemoryTransaction:

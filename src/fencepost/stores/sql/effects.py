@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -12,26 +13,29 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from fencepost import faults, serde
 from fencepost.effects.model import (
+    NOTHING_LANDED,
     UNKNOWN_OUTCOME,
     EffectIntent,
     EffectKind,
     EffectRecord,
     EffectStatus,
     check_same_request,
+    in_doubt,
+    not_resolvable,
+    resolved,
 )
-from fencepost.errors import (
-    ExecutionLeaseLostError,
-    ExecutionNotFoundError,
-    ExecutionStateError,
-)
+from fencepost.errors import EffectNotFoundError, ExecutionLeaseLostError
 from fencepost.fence import FenceToken
-from fencepost.records import Event, EventName, Status
-from fencepost.stores.sql import rows, statements
+from fencepost.records import EventName, Status
+from fencepost.stores.sql import chain, rows, statements
 from fencepost.stores.sql.executions import SqlExecutionStore
 from fencepost.stores.sql.schema import effects, executions
 from fencepost.stores.sql.types import now, seconds_since
 
 T = TypeVar("T")
+
+_CONFIRMED = frozenset({EffectStatus.CONFIRMED})
+_UNCONFIRMED = frozenset(EffectStatus) - _CONFIRMED
 
 _CLOCKED = ("first_call_at", "last_call_at")
 _COLUMNS = [column for column in effects.c if column.name not in _CLOCKED]
@@ -54,14 +58,23 @@ class SqlEffectStore:
 
     def intend(self, intent: EffectIntent) -> tuple[EffectRecord, bool]:
         """See `EffectStore.intend`."""
+        values = _announced(intent)
 
-        def insert(connection: sa.Connection) -> tuple[EffectRecord, bool]:
-            made = connection.execute(_insert(connection, _announced(intent))).first()
-            return _find(connection, intent.sink, intent.key), made is not None
+        def write(connection: sa.Connection) -> tuple[EffectRecord, bool]:
+            made = connection.execute(_insert(connection, values)).first() is not None
+            record = _find(connection, intent.sink, intent.key)
+            check_same_request(record, intent)
+            if made or record.status not in NOTHING_LANDED:
+                return record, made
+            again = values | {"calls": effects.c.calls + 1, "result": None, "error": None}
+            taken = connection.execute(
+                _change(intent.sink, intent.key, NOTHING_LANDED).values(
+                    **again, first_call_at=now(), last_call_at=now(), resolution=None
+                )
+            )
+            return _find(connection, intent.sink, intent.key), taken.rowcount == 1
 
-        record, created = self._fenced(intent.token, intent.sink, intent.request, insert)
-        check_same_request(record, intent)
-        return record, created
+        return self._fenced(intent.token, intent.sink, intent.request_digest, write)
 
     def announce(self, token: FenceToken, sink: str, key: str) -> EffectRecord:
         """See `EffectStore.announce`."""
@@ -69,6 +82,7 @@ class SqlEffectStore:
             token,
             sink,
             key,
+            UNKNOWN_OUTCOME,
             None,
             status=EffectStatus.INTENT,
             calls=effects.c.calls + 1,
@@ -87,50 +101,74 @@ class SqlEffectStore:
     ) -> EffectRecord:
         """See `EffectStore.conclude`."""
         values: dict[str, Any] = {"status": status, "error": error}
+        payload = error
         if status is EffectStatus.CONFIRMED:
             values |= {"result": result, "confirmed_at": now()}
+            payload = result
         faults.reach("effect.before-conclusion", key=key, status=status)
-        record = self._update(token, sink, key, result if result is not None else error, **values)
+        record = self._update(token, sink, key, _UNCONFIRMED, payload, **values)
         faults.reach("effect.after-conclusion", key=key, status=status)
         return record
 
+    def reopen(self, token: FenceToken, sink: str, key: str, error: Any) -> EffectRecord:
+        """See `EffectStore.reopen`."""
+        decided = effects.c.resolution.is_not(None)
+        values = {"status": EffectStatus.IN_DOUBT, "result": None, "confirmed_at": None}
+        return self._update(token, sink, key, _CONFIRMED, error, decided, error=error, **values)
+
     def _update(
-        self, token: FenceToken, sink: str, key: str, payload: Any, **values: Any
+        self,
+        token: FenceToken,
+        sink: str,
+        key: str,
+        where: frozenset[EffectStatus],
+        payload: Any,
+        *also: sa.ColumnElement[bool],
+        **values: Any,
     ) -> EffectRecord:
         update = (
-            sa.update(effects)
-            .where(effects.c.sink == sink, effects.c.key == key)
-            .where(effects.c.status != EffectStatus.CONFIRMED)
+            _change(sink, key, where)
+            .where(effects.c.execution_id == token.execution_id, *also)
             .values(epoch=token.epoch, owner=token.owner, **values)
         )
 
         def write(connection: sa.Connection) -> EffectRecord:
-            connection.execute(update)
-            return _find(connection, sink, key)
+            changed = connection.execute(update).rowcount == 1
+            record = _find(connection, sink, key)
+            if changed and record.status is EffectStatus.IN_DOUBT:
+                event = in_doubt(record, token)
+                connection.execute(statements.INSERT_EVENT, rows.event_values(event))
+            return record
 
-        return self._fenced(token, sink, payload, write)
+        return self._fenced(token, sink, serde.digest(payload), write)
 
     def _fenced(
-        self, token: FenceToken, sink: str, payload: Any, write: Callable[[sa.Connection], T]
+        self, token: FenceToken, sink: str, digest: str, write: Callable[[sa.Connection], T]
     ) -> T:
         with self._executions.writing() as connection:
             if _owns(connection, token):
                 return write(connection)
-        digest = serde.digest(payload) if payload is not None else None
         current = self._executions.refuse(token, EventName.LEASE_LOST, sink, digest)
         raise ExecutionLeaseLostError(
             token.execution_id, held=token.epoch, current=current.epoch, step_key=token.step_key
         )
 
-    def in_session(self, session: Any, sink: str, key: str) -> EffectRecord | None:
+    @contextmanager
+    def in_session(self, session: Any, intent: EffectIntent) -> Iterator[EffectRecord | None]:
         """See `EffectStore.in_session`."""
-        row = session.execute(_at(sink, key)).first()
-        return _record(row) if row is not None else None
+        with session.begin_nested():
+            insert = _insert(session.connection(), _announced(intent))
+            if session.execute(insert).first() is not None:
+                yield None
+            else:
+                yield _record(session.execute(_at(intent.sink, intent.key)).one())
 
     def confirm_in_session(self, session: Any, intent: EffectIntent, result: Any) -> None:
         """See `EffectStore.confirm_in_session`."""
-        values = _announced(intent) | {"status": EffectStatus.CONFIRMED, "result": result}
-        session.execute(sa.insert(effects).values(**values, confirmed_at=now()))
+        confirm = _change(intent.sink, intent.key, UNKNOWN_OUTCOME).values(
+            status=EffectStatus.CONFIRMED, result=result, confirmed_at=now()
+        )
+        session.execute(confirm)
 
     def of_execution(self, execution_id: UUID) -> list[EffectRecord]:
         """See `EffectStore.of_execution`."""
@@ -154,47 +192,35 @@ class SqlEffectStore:
         self, sink: str, key: str, *, landed: bool, result: Any, by: str, why: str
     ) -> EffectRecord:
         """See `EffectStore.resolve`."""
-        status = EffectStatus.CONFIRMED if landed else EffectStatus.NOT_LANDED
         resolution = {"landed": landed, "by": by, "why": why}
-        update = (
-            sa.update(effects)
-            .where(effects.c.sink == sink, effects.c.key == key)
-            .where(effects.c.status.in_(UNKNOWN_OUTCOME))
-            .where(effects.c.execution_id.in_(_parked()))
-            .values(
-                status=status,
-                result=result if landed else None,
-                confirmed_at=now() if landed else None,
-                resolution=resolution,
-            )
-        )
+        values = {
+            "status": EffectStatus.CONFIRMED if landed else EffectStatus.NOT_LANDED,
+            "result": result if landed else None,
+            "confirmed_at": now() if landed else None,
+            "resolution": resolution,
+        }
         with self._executions.writing() as connection:
-            decided = connection.execute(update).rowcount == 1
             row = connection.execute(_at(sink, key)).first()
             if row is None:
-                raise ExecutionNotFoundError(f"with an effect {key!r} at {sink!r}")
-            record = _record(row)
+                raise EffectNotFoundError(sink, key)
+            # The lock keeps a parked execution parked until the decision is written.
+            execution = chain.lock_execution(connection, row.execution_id)
+            parked = execution.status is Status.PARKED
+            change = _change(sink, key, UNKNOWN_OUTCOME).values(**values)
+            update = change.where(effects.c.execution_id == row.execution_id)
+            decided = parked and connection.execute(update).rowcount == 1
+            record = _find(connection, sink, key)
             if not decided:
-                raise ExecutionStateError(
-                    f"effect {key!r} at {sink!r} can't be resolved: it is {record.status}, and only"
-                    " what is in doubt in a parked execution can be",
-                    status=str(record.status),
-                    resolution=record.resolution,
-                )
-            event = Event(
-                execution_id=record.execution_id,
-                name=EventName.EFFECT_RESOLVED,
-                epoch=record.epoch,
-                step_key=record.step_key,
-                sink=sink,
-                details={"key": key, **resolution},
-            )
+                raise not_resolvable(record, execution.status)
+            event = resolved(record)
             connection.execute(statements.INSERT_EVENT, rows.event_values(event))
         return record
 
 
-def _parked() -> sa.Select[Any]:
-    return sa.select(executions.c.execution_id).where(executions.c.status == Status.PARKED)
+def _change(sink: str, key: str, where: frozenset[EffectStatus]) -> sa.Update:
+    return sa.update(effects).where(
+        effects.c.sink == sink, effects.c.key == key, effects.c.status.in_(where)
+    )
 
 
 def _owns(connection: sa.Connection, token: FenceToken) -> bool:

@@ -1,0 +1,178 @@
+"""The effect stores in memory and on real databases keep one contract."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from fencepost import faults
+from fencepost.effects.model import EffectStatus
+from fencepost.errors import ExecutionLeaseLostError
+from fencepost.stores.memory import MemoryEffectStore, MemoryExecutionStore
+from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore
+from tests.conformance.effect_store import (
+    SINK,
+    EffectStoreConformance,
+    intent_of,
+    recorded,
+)
+from tests.conformance.support import Worker, eventually, started
+from tests.conformance.test_memory import Clock, MemoryLedger
+from tests.conformance.test_sql import SqlLedger
+
+
+class TestMemoryEffects(EffectStoreConformance):
+    @pytest.fixture
+    def store(self):
+        return MemoryExecutionStore()
+
+    @pytest.fixture
+    def effects(self, store):
+        return MemoryEffectStore(store)
+
+    @pytest.fixture
+    def ledger(self, store):
+        return MemoryLedger(store)
+
+
+class SqlEffects(EffectStoreConformance):
+    @pytest.fixture
+    def effects(self, store):
+        return SqlEffectStore(store)
+
+
+class TestPostgresEffects(SqlEffects):
+    @pytest.fixture
+    def store(self, postgres_engine):
+        return SqlExecutionStore(postgres_engine)
+
+    @pytest.fixture
+    def ledger(self, postgres_engine):
+        return SqlLedger(postgres_engine)
+
+    def test_a_takeover_waits_for_a_write_in_flight(self, store, effects, postgres_engine):
+        """What the old owner has begun to write, its successor sees; or it is refused."""
+        worker = started(store)
+        effects.intend(intent_of(worker))
+        taken = threading.Event()
+
+        def take_over() -> None:
+            Worker.take(store, worker.execution_id)
+            taken.set()
+
+        thread = threading.Thread(target=take_over, daemon=True)
+
+        def waiting() -> bool:
+            query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            with postgres_engine.connect() as connection:
+                return bool(connection.execute(sa.text(query)).scalar())
+
+        def in_flight(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+            if statement.startswith("UPDATE fencepost_effects"):
+                thread.start()
+                eventually(waiting)
+                assert not taken.is_set()
+
+        sa.event.listen(postgres_engine, "before_cursor_execute", in_flight)
+        try:
+            record = effects.conclude(
+                worker.token(), SINK, "order:42", EffectStatus.CONFIRMED, result=1
+            )
+        finally:
+            sa.event.remove(postgres_engine, "before_cursor_execute", in_flight)
+        thread.join(10)
+        assert taken.is_set()
+        assert worker.execution.epoch == 2
+        assert recorded(effects, worker).status is record.status is EffectStatus.CONFIRMED
+
+    def test_a_write_waits_for_a_takeover_in_flight(self, store, effects, postgres_engine):
+        worker = started(store)
+        effects.intend(intent_of(worker))
+        answers: list[object] = []
+
+        def late() -> None:
+            try:
+                answers.append(
+                    effects.conclude(
+                        worker.token(), SINK, "order:42", EffectStatus.CONFIRMED, result=1
+                    )
+                )
+            except ExecutionLeaseLostError as lost:
+                answers.append(lost)
+
+        thread = threading.Thread(target=late, daemon=True)
+        with postgres_engine.execution_options(isolation_level="READ COMMITTED").begin() as taking:
+            taking.execute(
+                sa.text(
+                    "UPDATE fencepost_executions SET epoch = 2, owner = 'new'"
+                    " WHERE execution_id = :id"
+                ),
+                {"id": worker.execution_id},
+            )
+            thread.start()
+            query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            with postgres_engine.connect() as looking:
+                eventually(lambda: looking.execute(sa.text(query)).scalar())
+            assert answers == []
+        thread.join(10)
+        (answer,) = answers
+        assert isinstance(answer, ExecutionLeaseLostError)
+        assert recorded(effects, worker).status is EffectStatus.INTENT
+
+
+class TestSqliteEffects(SqlEffects):
+    @pytest.fixture
+    def store(self, sqlite_engine):
+        return SqlExecutionStore(sqlite_engine)
+
+    @pytest.fixture
+    def ledger(self, sqlite_engine):
+        return SqlLedger(sqlite_engine)
+
+
+def test_in_memory_effects_age_by_the_executions_clock():
+    clock = Clock()
+    store = MemoryExecutionStore(clock=clock)
+    effects = MemoryEffectStore(store)
+    worker = started(store)
+    effects.intend(intent_of(worker))
+    clock.now += 60.0
+    effects.announce(worker.token(), SINK, "order:42")
+    clock.now += 2.5
+    record = recorded(effects, worker)
+    assert record.since_first_call == timedelta(seconds=62.5)
+    assert record.since_last_call == timedelta(seconds=2.5)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def stores(request):
+    """The executions and their effects."""
+    if request.param == "memory":
+        memory = MemoryExecutionStore()
+        return memory, MemoryEffectStore(memory)
+    sql = SqlExecutionStore(request.getfixturevalue("sqlite_engine"))
+    return sql, SqlEffectStore(sql)
+
+
+def test_a_conclusion_has_its_crash_points(stores):
+    store, effects = stores
+    worker = started(store)
+    effects.intend(intent_of(worker))
+    seen: list[tuple[str, EffectStatus]] = []
+
+    def hook(point: str, facts: dict[str, object]) -> None:
+        assert facts == {"key": "order:42", "status": EffectStatus.CONFIRMED}
+        seen.append((point, recorded(effects, worker).status))
+
+    faults.install(hook)
+    try:
+        effects.conclude(worker.token(), SINK, "order:42", EffectStatus.CONFIRMED, result=1)
+    finally:
+        faults.install(None)
+    assert seen == [
+        ("effect.before-conclusion", EffectStatus.INTENT),
+        ("effect.after-conclusion", EffectStatus.CONFIRMED),
+    ]
