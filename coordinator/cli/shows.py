@@ -1,0 +1,147 @@
+"""Commands that start workers of their own: scenario, demo."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coordinator.cli.options import (
+    AsJson,
+    BaseUrl,
+    Live,
+    Model,
+    Postgres,
+    Runs,
+    planner_environment,
+)
+
+DEMO_TTL = 5.0
+REAL_TTL = 30.0
+
+
+class Scenario(StrEnum):
+    """What happens to a worker in mid-step."""
+
+    FREEZE = "freeze"
+    KILL = "kill"
+    TERM = "term"
+
+
+def scenario(
+    name: Annotated[Scenario, typer.Argument(help="What happens to a worker in mid-step.")],
+    *,
+    repeat: Annotated[
+        int, typer.Option("--repeat", min=1, max=1000, help="How many releases.")
+    ] = 1,
+    lease_ttl: Annotated[
+        float, typer.Option("--lease-ttl", min=1.0, help="Seconds that a lease lasts.")
+    ] = DEMO_TTL,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Start servers, not those of the environment.")
+    ] = False,
+    postgres: Postgres = False,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="A release.toml; by default the example.")
+    ] = None,
+    live: Live = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    as_json: AsJson = False,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Hit a worker in mid-step, and see that the release takes no harm.
+
+    Uses the servers of the environment with workers of its own; no others may be at work there.
+    freeze: SIGSTOP, and SIGCONT when another worker has finished its work. kill: SIGKILL, for
+    good; prints how long the takeover took. term: SIGTERM; prints how long the hand-over took.
+    """
+    from coordinator import readiness
+    from coordinator.performance import Options
+    from coordinator.settings import load
+    from coordinator.site import Servers
+
+    servers = Servers()
+    if not (embedded or postgres):
+        settings = load()
+        readiness.check_connections(settings)
+        servers = Servers(settings.database, settings.broker, settings.leases)
+    options = Options(
+        scenario=name.value,
+        file=file,
+        lease_ttl=lease_ttl,
+        repeat=repeat,
+        servers=servers,
+        postgres=postgres,
+        planner=planner_environment(live=live, model=model, base_url=base_url),
+        runs=runs,
+    )
+    _perform(options, as_json=as_json)
+
+
+def demo(
+    *,
+    postgres: Postgres = False,
+    real_clock: Annotated[
+        bool, typer.Option("--real-clock", help="A lease of 30 s, as in production, not of 5.")
+    ] = False,
+    unfenced: Annotated[
+        bool, typer.Option("--unfenced", help="With the guards off, to see the damage.")
+    ] = False,
+    database_url: Annotated[
+        str | None, typer.Option("--database-url", help="A database of yours.")
+    ] = None,
+    broker_url: Annotated[
+        str | None, typer.Option("--broker-url", help="A Redis of yours for Celery.")
+    ] = None,
+    redis_url: Annotated[
+        str | None, typer.Option("--redis-url", help="A Redis of yours for the leases.")
+    ] = None,
+    live: Live = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    as_json: AsJson = False,
+    runs: Runs = Path("runs"),
+) -> None:
+    """The story in three acts: a failed gate, a frozen worker, a zombie that returns.
+
+    Starts servers and two workers, and ends them. With --unfenced the exit code is 3, and the
+    verifier names what has been broken.
+    """
+    from coordinator.performance import Options
+    from coordinator.site import Servers
+    from coordinator.unfenced import refuse_foreign_servers
+
+    servers = Servers(database_url or None, broker_url or redis_url or None, redis_url or None)
+    if unfenced:
+        named = {
+            "--database-url": database_url,
+            "--broker-url": broker_url,
+            "--redis-url": redis_url,
+        }
+        refuse_foreign_servers([option for option, value in named.items() if value])
+    options = Options(
+        scenario="freeze",
+        lease_ttl=REAL_TTL if real_clock else DEMO_TTL,
+        servers=servers,
+        postgres=postgres,
+        guards=not unfenced,
+        planner=planner_environment(live=live, model=model, base_url=base_url),
+        runs=runs,
+    )
+    _perform(options, as_json=as_json)
+
+
+def _perform(options: object, *, as_json: bool) -> None:
+    from coordinator.narrator import Narrator, console
+    from coordinator.performance import Options, perform
+
+    assert isinstance(options, Options)  # imported late, so that --help is quick
+    result = perform(options, Narrator(console(to_stderr=as_json)))
+    if as_json:
+        typer.echo(json.dumps(result.report, indent=2, default=str))
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)

@@ -1,0 +1,241 @@
+"""Freeze, kill, terminate: a worker is hit in mid-step, and the release goes on all the same."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from uuid import UUID
+
+import sqlalchemy as sa
+from celery import Celery
+
+from coordinator.fleet import Worker
+from coordinator.play import Play, ScenarioError, Target
+from fencepost import faults
+from fencepost.errors import ConfigurationError
+from fencepost.records import Checkpoint, Event, EventName, Execution
+from fencepost.stores.sql.engine import READ
+from fencepost.stores.sql.types import now
+from ledger.vocabulary import ReleaseRequest
+
+FREEZE_SECONDS = 5.0
+STEP_SECONDS = 30.0
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A worker that was hit, and what it was doing.
+
+    Attributes:
+        at: Seconds since 1970, by the database's clock.
+        execution: Its row right after the hit.
+        chain: Its checkpoints right after the hit.
+        plan: The fault plan that did it.
+    """
+
+    worker: Worker
+    plan: Path
+    pid: int
+    at: float
+    execution: Execution
+    chain: tuple[Checkpoint, ...]
+
+    @property
+    def execution_id(self) -> UUID:
+        """Of the execution that the worker had in hand."""
+        return self.execution.execution_id
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What became of it.
+
+    Attributes:
+        acquired: The next owner's acquisition.
+        recovered: The takeover; None where the execution was handed on.
+        latency: Seconds until the next owner: from the hit, or from the end of the step for a
+            worker that was terminated.
+        refusals: What the hit worker tried to write later, and could not.
+        last: The last attempt of the release, at the end.
+    """
+
+    struck: Struck
+    acquired: Event
+    recovered: Event | None
+    latency: float
+    refusals: tuple[Event, ...]
+    last: Execution
+
+
+def refuse_company(app: Celery) -> None:
+    """Make sure that no other worker takes part.
+
+    Raises:
+        ConfigurationError: Workers answer on this broker that are not the scenario's own.
+    """
+    answers = app.control.ping(timeout=1.0) or []
+    others = sorted(name for answer in answers for name in answer)
+    if others:
+        raise ConfigurationError(
+            f"workers are at work on this broker ({', '.join(others)}), and would take part in"
+            " the scenario: stop them, or let the scenario start servers of its own (--embedded)"
+        )
+
+
+def strike(play: Play, request: ReleaseRequest, target: Target, action: str) -> Struck:
+    """Start a release, and wait until a worker was hit at the target.
+
+    Raises:
+        ScenarioError: No worker came there.
+    """
+    name = f"{action}-{next(_numbers)}"
+    plan = faults.arm(play.site.faults, target.point, action, match=target.match, name=name)
+    play.start(request)
+    try:
+        (record, *_) = play.until(
+            lambda: faults.fired(plan), f"{target.point} in {target.module}, where a worker is hit"
+        )
+    finally:
+        plan.unlink(missing_ok=True)
+    attempt = int(record["facts"]["attempt"])
+    execution = play.until(
+        lambda: play.watch.module(target.module, attempt), "the module's execution"
+    )
+    store = play.factory.fp.engine.executions
+    return Struck(
+        worker=play.fleet.of_group(record["pgid"]),
+        plan=plan,
+        pid=record["pid"],
+        at=record["at"] + clock_offset(play.factory.fp.database),
+        execution=play.read(execution.execution_id),
+        chain=store.chain(execution.execution_id),
+    )
+
+
+def freeze(play: Play, request: ReleaseRequest, target: Target) -> Struck:
+    """Freeze a worker, and wait until the operating system says that all of it stands still."""
+    struck = strike(play, request, target, "freeze")
+    deadline = time.monotonic() + FREEZE_SECONDS
+    while not struck.worker.frozen():
+        if time.monotonic() > deadline:
+            raise ScenarioError(f"{struck.worker.name} was sent SIGSTOP and runs on")
+        time.sleep(0.02)
+    return struck
+
+
+def until_expired(play: Play, struck: Struck) -> None:
+    """Show what is left of the lease until it has run out."""
+    countdown = play.narrator.countdown(play.ttl)
+    try:
+        while (left := play.lease_left(struck.execution_id)) is not None:
+            countdown.show(left.total_seconds())
+            play.look()
+            time.sleep(0.1)
+    finally:
+        countdown.end()
+
+
+def until_taken_over(play: Play, struck: Struck) -> tuple[Event, Event]:
+    """Wait for the takeover; returns the acquisition and the recovery."""
+    epoch = struck.execution.epoch + 1
+    acquired = play.until(
+        lambda: play.event(struck.execution_id, EventName.LEASE_ACQUIRED, epoch), "the takeover"
+    )
+    recovered = play.until(
+        lambda: play.event(struck.execution_id, EventName.RECOVERED, epoch), "the takeover"
+    )
+    return acquired, recovered
+
+
+def until_module_ended(play: Play, struck: Struck) -> Execution:
+    """Wait until the execution that was hit has ended."""
+
+    def ended() -> Execution | None:
+        execution = play.read(struck.execution_id)
+        return execution if execution.status.ended else None
+
+    return play.until(ended, "the end of the recovered execution")
+
+
+def thaw(struck: Struck) -> None:
+    """Let a frozen worker go on as if nothing had happened."""
+    struck.worker.signal(signal.SIGCONT)
+
+
+def until_refused(play: Play, struck: Struck) -> tuple[Event, ...]:
+    """Wait until both the ledger and the checkpoint store have refused the thawed worker."""
+    epoch = struck.execution.epoch
+    names = (EventName.ZOMBIE_WRITE_REJECTED, EventName.LEASE_LOST)
+
+    def both() -> Sequence[Event] | None:
+        found = [play.event(struck.execution_id, name, epoch) for name in names]
+        return [event for event in found if event] if all(found) else None
+
+    return tuple(play.until(both, "both refusals", patience=STEP_SECONDS, after_the_end=True))
+
+
+def kill(play: Play, request: ReleaseRequest, target: Target) -> Course:
+    """SIGKILL to a whole worker in mid-step; it never returns."""
+    struck = strike(play, request, target, "kill")
+    worker = struck.worker
+    play.narrator.note(
+        f"{worker.name} KILLED: SIGKILL to its whole process group {worker.pgid}, in mid-step"
+    )
+    worker.wait_until_it_ends(FREEZE_SECONDS)
+    acquired, recovered = until_taken_over(play, struck)
+    return Course(
+        struck=struck,
+        acquired=acquired,
+        recovered=recovered,
+        latency=seconds(recovered) - struck.at,
+        refusals=(),
+        last=play.until_the_end(),
+    )
+
+
+def term(play: Play, request: ReleaseRequest, target: Target) -> Course:
+    """SIGTERM to a worker in mid-step: it finishes the step, and hands the execution on."""
+    struck = strike(play, request, target, "pause")
+    worker = struck.worker
+    worker.terminate()
+    worker.wait_until_it_says("Warm shutdown", STEP_SECONDS)
+    play.narrator.note(f"{worker.name} TERMINATED: SIGTERM to its main process, in mid-step")
+    # From here on the step can end; before, the worker has learnt that it must leave.
+    released = time.time() + clock_offset(play.factory.fp.database)
+    struck.plan.with_suffix(".go").touch()
+    epoch = struck.execution.epoch + 1
+    acquired = play.until(
+        lambda: play.event(struck.execution_id, EventName.LEASE_ACQUIRED, epoch), "the hand-over"
+    )
+    last = play.until_the_end()
+    code = worker.wait_until_it_ends(STEP_SECONDS)
+    if code != 0:
+        raise ScenarioError(f"{worker.name} was terminated warmly, and ended with exit code {code}")
+    return Course(
+        struck=struck,
+        acquired=acquired,
+        recovered=play.event(struck.execution_id, EventName.RECOVERED, epoch),
+        latency=seconds(acquired) - released,
+        refusals=(),
+        last=last,
+    )
+
+
+def clock_offset(database: sa.Engine) -> float:
+    """How far the database's clock is ahead of this machine's, in seconds."""
+    with database.connect() as connection:
+        before = time.time()
+        there = connection.execution_options(**READ).execute(sa.select(now())).scalar_one()
+        between = (before + time.time()) / 2
+    return there.timestamp() - between
+
+
+def seconds(event: Event) -> float:
+    """When it was recorded, in seconds since 1970, by the database's clock."""
+    assert event.at is not None  # it was stored
+    return event.at.timestamp()
