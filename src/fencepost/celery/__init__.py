@@ -1,6 +1,6 @@
 """Fencepost on Celery: one call makes any app's fleet run sagas."""
 
-from fencepost.celery.application import Fencepost, current, install, start
+from fencepost.celery.application import Fencepost, current, install, installed_on, start
 from fencepost.celery.handle import Handle
 from fencepost.celery.hardening import Finding, Severity, check_settings
 
@@ -12,5 +12,6 @@ __all__ = [
     "check_settings",
     "current",
     "install",
+    "installed_on",
     "start",
 ]

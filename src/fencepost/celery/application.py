@@ -245,6 +245,11 @@ def current() -> Fencepost:
     return _installed[-1]
 
 
+def installed_on(app: Celery) -> Fencepost | None:
+    """The Fencepost that was installed on this app last, if any was."""
+    return next((one for one in reversed(_installed) if one.app is app), None)
+
+
 def start(
     saga: Saga[In, Out] | DurableTask[In, Out],
     value: In,

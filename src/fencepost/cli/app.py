@@ -1,0 +1,151 @@
+"""The commands and their help. What a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fencepost.cli import options
+from fencepost.cli.exits import EPILOG, Commands
+
+app = typer.Typer(
+    cls=Commands,
+    name="fencepost",
+    help="Makes Celery fleets safe to retry.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    # A traceback with local variables would show passwords.
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from fencepost._version import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def fencepost(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it")
+    ] = False,
+) -> None:
+    """Makes Celery fleets safe to retry."""
+
+
+@app.command(epilog=EPILOG)
+def migrate(database_url: options.DatabaseUrl = None, json: options.Json = False) -> None:
+    """Bring the database's tables to this version. Safe to run again, and at once twice."""
+    from fencepost.cli.maintenance import migrate_database
+
+    migrate_database(database_url, as_json=json)
+
+
+@app.command(epilog=EPILOG)
+def check(
+    application: Annotated[
+        str,
+        typer.Argument(
+            metavar="APP", help="Where your Celery app or Fencepost is, as in shop.tasks:app"
+        ),
+    ],
+    json: options.Json = False,
+) -> None:
+    """Say what in an app's settings breaks the protocol or slows it down."""
+    from fencepost.cli.checking import check_app
+
+    check_app(application, as_json=json)
+
+
+@app.command(epilog=EPILOG)
+def status(
+    execution: Annotated[
+        str | None, typer.Argument(metavar="[EXECUTION]", help="One execution, with its chain")
+    ] = None,
+    *,
+    only: Annotated[
+        str | None, typer.Option("--status", metavar="STATUS", help="Only those: active, parked...")
+    ] = None,
+    saga: Annotated[str | None, typer.Option("--saga", help="Only those of this saga")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The newest")] = 20,
+    database_url: options.DatabaseUrl = None,
+    json: options.Json = False,
+) -> None:
+    """List executions, newest first; or show one with its checkpoints."""
+    from fencepost.cli.showing import list_executions, show_execution
+
+    if execution is None:
+        list_executions(database_url, only, saga, limit, as_json=json)
+    elif only is not None or saga is not None:
+        raise typer.BadParameter("--status and --saga are for the list, not for one execution")
+    else:
+        show_execution(database_url, execution, as_json=json)
+
+
+@app.command(epilog=EPILOG)
+def events(
+    execution: options.ExecutionId,
+    run: Annotated[
+        bool, typer.Option("--run", help="Of its whole run: parents, children, continuations")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the execution, or run, has ended")
+    ] = False,
+    database_url: options.DatabaseUrl = None,
+    json: options.Json = False,
+) -> None:
+    """Show the audit trail. With --json, one object on each line."""
+    from fencepost.cli.showing import show_events
+
+    show_events(database_url, execution, whole_run=run, follow=follow, as_json=json)
+
+
+@app.command(epilog=EPILOG)
+def verify(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Any execution of the run")
+    ] = None,
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Everything in the database instead of one run")
+    ] = False,
+    settle: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            metavar="SECONDS",
+            help="How long to wait for late duplicates and leases to go away",
+        ),
+    ] = 0.0,
+    database_url: options.DatabaseUrl = None,
+    redis_url: options.RedisUrl = None,
+    broker_url: options.BrokerUrl = None,
+    redis_prefix: options.RedisPrefix = options.PREFIX,
+    json: options.Json = False,
+) -> None:
+    """Check the invariants against what is stored, independently of the engine."""
+    from fencepost.cli.verifying import verify_stored
+
+    if (run is None) is not everything:
+        raise typer.BadParameter("name a run, or give --all")
+    verify_stored(
+        database_url, redis_url, broker_url, run, settle, redis_prefix=redis_prefix, as_json=json
+    )
+
+
+@app.command(epilog=EPILOG)
+def retry(
+    execution: options.ExecutionId,
+    why: Annotated[str, typer.Option("--why", help="For the audit trail")],
+    database_url: options.DatabaseUrl = None,
+    json: options.Json = False,
+) -> None:
+    """Let a parked execution go on, with its attempts counted from zero."""
+    from fencepost.cli.maintenance import retry_execution
+
+    retry_execution(database_url, execution, why, as_json=json)

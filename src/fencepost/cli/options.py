@@ -1,0 +1,59 @@
+"""Options that several commands share. Each falls back to an environment variable."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fencepost.cli.exits import JSON_WANTED
+
+
+def _remember(ctx: typer.Context, wanted: bool) -> bool:
+    # An error is told as JSON too, wherever it comes from.
+    ctx.meta[JSON_WANTED] = wanted
+    return wanted
+
+
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        envvar="FENCEPOST_DATABASE_URL",
+        metavar="URL",
+        show_default=False,
+        help="SQLAlchemy URL of the truth: postgresql://... or sqlite:///file.db",
+    ),
+]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--redis-url",
+        envvar="FENCEPOST_REDIS_URL",
+        metavar="URL",
+        show_default=False,
+        help="Where the leases are; by default the broker, if that is Redis",
+    ),
+]
+BrokerUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--broker-url",
+        envvar="FENCEPOST_BROKER_URL",
+        metavar="URL",
+        show_default=False,
+        help="Celery's broker",
+    ),
+]
+RedisPrefix = Annotated[
+    str,
+    typer.Option(
+        "--redis-prefix", envvar="FENCEPOST_REDIS_PREFIX", help="What stands before every key"
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", callback=_remember, is_eager=True, help="For machines")
+]
+ExecutionId = Annotated[str, typer.Argument(metavar="EXECUTION", help="An execution's id")]
+
+PREFIX = "fencepost:"
