@@ -47,7 +47,10 @@ def register_tasks(app: Celery, fencepost: Fencepost) -> tuple[Task[..., Any], T
             engine.dispatch(execution)
 
     declare: Any = app.task  # its stubs know neither the newer options nor the return type
-    return declare(name=RUN, **TASK_OPTIONS)(run), declare(name=JOIN, **TASK_OPTIONS)(join)
+    # Not shared: Celery would give these to every other app of the process, and another app's
+    # own tasks of these names would then not be registered.
+    options = TASK_OPTIONS | {"shared": False}
+    return declare(name=RUN, **options)(run), declare(name=JOIN, **options)(join)
 
 
 def _reply(outcome: Outcome) -> dict[str, Any]:
