@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 
 from fencepost import faults, identity, serde
 from fencepost.decide import Definition
+from fencepost.durable import DurableTask
 from fencepost.engine.heartbeat import Heartbeat
 from fencepost.engine.registry import Registry
 from fencepost.engine.saga_run import SagaRun
@@ -29,7 +30,6 @@ from fencepost.records import (
     NewExecution,
     Status,
 )
-from fencepost.task import DurableTask
 
 logger = logging.getLogger(__name__)
 
@@ -163,6 +163,10 @@ class Engine:
         saga = self.registry.find(execution.saga, execution.version)
         if saga is None:
             raise Suspended(self._unknown_version(execution))
+        if self.options.draining():
+            # Messages may still come while a worker leaves; it must not become an owner.
+            self.dispatch(execution)
+            raise Suspended(f"execution {execution_id} is left to others: shutting down")
         owner = f"{self.options.owner}:{uuid4().hex[:8]}"
         lease = self.leases.acquire(execution_id, owner, self.options.lease_ttl)
         if lease is None:

@@ -38,7 +38,7 @@ class Order(BaseModel):
         label: Tells orders apart, in crash points too.
         count: How many items a fan-out has, or how often a step fails.
         failing: Indexes of items that fail for good.
-        seconds: How long each step takes.
+        seconds: How long a step takes that takes long.
         index: The item's own, in a child.
     """
 
@@ -58,7 +58,6 @@ class ShippingError(FencepostError):
 def _run(ctx: StepContext, order: Order) -> Order:
     note(ctx)
     faults.reach(f"{ctx.step}.inside", label=order.label, index=order.index)
-    time.sleep(order.seconds)
     return order
 
 
@@ -103,7 +102,9 @@ def unpick(ctx: StepContext, picked: Order) -> None:
 
 @step(compensate=unpick)
 def pick(ctx: StepContext, item: Order) -> Order:
-    return _run(ctx, item)
+    picked = _run(ctx, item)
+    time.sleep(item.seconds)
+    return picked
 
 
 @step(transactional=True)
@@ -240,6 +241,13 @@ poisoned = Saga("poisoned", input=Order).then(first).then(poison).then(third)
 
 
 @step
+def sleeps(ctx: StepContext, order: Order) -> Order:
+    note(ctx)
+    time.sleep(order.seconds)
+    return order
+
+
+@step
 def blocks(ctx: StepContext, order: Order) -> Order:
     """Blocks its thread in C, where no library can switch to another greenlet."""
     note(ctx)
@@ -247,6 +255,7 @@ def blocks(ctx: StepContext, order: Order) -> Order:
     return order
 
 
+sleeping = Saga("sleeping", input=Order).then(first).then(sleeps).then(third)
 blocking = Saga("blocking", input=Order).then(first).then(blocks).then(third)
 
 ALL: list[Saga[Order, Any]] = [
@@ -260,5 +269,6 @@ ALL: list[Saga[Order, Any]] = [
     timed,
     timed_booking,
     poisoned,
+    sleeping,
     blocking,
 ]
