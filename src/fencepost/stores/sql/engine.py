@@ -73,6 +73,9 @@ def _postgresql(url: sa.URL, idle_in_transaction: timedelta, pool_size: int) -> 
                 "keepalives_interval": 5,
                 "keepalives_count": 3,
                 "application_name": "fencepost",
+                # Preparing on the server takes a round trip more, once in a while, and breaks
+                # behind poolers and after a migration.
+                "prepare_threshold": None,
             },
         )
     except ModuleNotFoundError as problem:
