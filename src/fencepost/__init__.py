@@ -11,6 +11,7 @@ from fencepost._version import __version__
 if TYPE_CHECKING:
     from fencepost.celery import Fencepost, Handle, install, start
     from fencepost.context import StepContext, TransactionalContext
+    from fencepost.durable import DurableTask, TaskContext, task
     from fencepost.effects import (
         Effect,
         EffectCall,
@@ -39,12 +40,11 @@ if TYPE_CHECKING:
     from fencepost.retry import RetryPolicy
     from fencepost.saga import ErrorBranch, Saga, Step, step
     from fencepost.settings import FencepostSettings
-    from fencepost.task import DurableTask, TaskContext, task
 
 _HOMES = {
     "BusinessKeyConflictError": "fencepost.errors",
     "ChildrenFailedError": "fencepost.errors",
-    "DurableTask": "fencepost.task",
+    "DurableTask": "fencepost.durable",
     "Effect": "fencepost.effects",
     "EffectCall": "fencepost.effects",
     "EffectKeyConflictError": "fencepost.errors",
@@ -71,14 +71,14 @@ _HOMES = {
     "Status": "fencepost.records",
     "Step": "fencepost.saga",
     "StepContext": "fencepost.context",
-    "TaskContext": "fencepost.task",
+    "TaskContext": "fencepost.durable",
     "TransactionalContext": "fencepost.context",
     "Unknown": "fencepost.effects",
     "effect": "fencepost.effects",
     "install": "fencepost.celery",
     "start": "fencepost.celery",
     "step": "fencepost.saga",
-    "task": "fencepost.task",
+    "task": "fencepost.durable",
 }
 
 __all__ = [

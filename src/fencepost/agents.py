@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from pydantic import BaseModel, Field, ValidationError
 
 from fencepost import serde
+from fencepost.durable import TaskContext
 from fencepost.effects import Effect
 from fencepost.errors import EffectRefusedError, FencepostError, StepFailedError
 from fencepost.saga.steps import Step
-from fencepost.task import TaskContext
 
 Tool = Effect[Any, Any] | Step[Any, Any]
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from fencepost.durable import DurableTask
 from fencepost.errors import CheckpointForkError
 from fencepost.failure import ErrorInfo, Failure
 from fencepost.records import Checkpoint, CheckpointKind, Phase, Status
 from fencepost.saga import ErrorBranch, MapNode, Node, Saga, Step, StepNode, TerminalKind
-from fencepost.task import DurableTask
 
 Definition = Saga[Any, Any] | DurableTask[Any, Any]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,3 +23,11 @@ def test_no_io_library_is_loaded(module: str) -> None:
         check=True,
     )
     assert not set(HEAVY) & set(shown.stdout.split())
+
+
+def test_a_public_name_is_never_hidden_by_a_module_of_the_same_name() -> None:
+    """Importing a submodule sets its name on the package, over what is exported there."""
+    import fencepost
+
+    modules = {path.stem for path in Path(fencepost.__path__[0]).iterdir()}
+    assert not modules & set(fencepost.__all__)

@@ -20,6 +20,7 @@ from fencepost.celery.hardening import Finding, check_settings, hardened
 from fencepost.celery.task import register_tasks
 from fencepost.celery.transport import CeleryTransport
 from fencepost.decide import Definition
+from fencepost.durable import DurableTask
 from fencepost.engine import Engine, EngineOptions
 from fencepost.engine.registry import Registry
 from fencepost.errors import ConfigurationError
@@ -27,7 +28,6 @@ from fencepost.saga import Saga
 from fencepost.settings import FencepostSettings, load_settings
 from fencepost.stores.redis import RedisLeaseStore
 from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore, create_engine
-from fencepost.task import DurableTask
 
 if TYPE_CHECKING:
     from fencepost.ports import LeaseStore

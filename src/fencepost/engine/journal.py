@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost import serde
 from fencepost.context import StepContext
 from fencepost.decide import RETURN_STEP
+from fencepost.durable import DurableTask
 from fencepost.effects import Effect, EffectKind
 from fencepost.errors import (
     EffectOutsideStepError,
@@ -19,7 +20,6 @@ from fencepost.errors import (
 )
 from fencepost.records import Checkpoint, CheckpointKind
 from fencepost.saga import Step
-from fencepost.task import DurableTask
 
 if TYPE_CHECKING:
     from fencepost.engine.task_run import TaskRun
@@ -36,7 +36,7 @@ class Mismatch(BaseException):
 
 
 class TaskJournal:
-    """Implements `fencepost.task.Journal` for one run of a body.
+    """Implements `fencepost.durable.Journal` for one run of a body.
 
     Args:
         run: The run whose chain is replayed and extended.

@@ -7,6 +7,7 @@ from typing import Any
 
 from fencepost import serde
 from fencepost.decide import RETURN_STEP, RunBody, decide
+from fencepost.durable import DurableTask, TaskContext
 from fencepost.engine.journal import Mismatch, TaskJournal
 from fencepost.engine.run import BodyFailedError, Run
 from fencepost.errors import (
@@ -19,7 +20,6 @@ from fencepost.errors import (
 from fencepost.failure import error_info
 from fencepost.records import CheckpointKind
 from fencepost.saga import Step
-from fencepost.task import DurableTask, TaskContext
 
 logger = logging.getLogger(__name__)
 
