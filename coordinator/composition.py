@@ -23,6 +23,10 @@ class Factory:
     fp: Fencepost
     settings: CoordinatorSettings
 
+    def close(self) -> None:
+        """Give the connections to the database up; SQLite then tidies its files."""
+        self.fp.database.dispose()
+
 
 def compose(settings: CoordinatorSettings) -> Factory:
     """Make the Celery app and put Fencepost on it. Connects to nothing yet.
@@ -37,6 +41,8 @@ def compose(settings: CoordinatorSettings) -> Factory:
     # Their own defaults wait for ever; a worker that can't publish must rather say so.
     app.conf.redis_socket_timeout = 10
     app.conf.redis_socket_connect_timeout = 5
+    # Before Fencepost's own checks: one report names everything, and one command to mend it.
+    _check_workers(app, settings)
     fp = fencepost.install(
         app,
         sagas=[release],
@@ -50,18 +56,16 @@ def compose(settings: CoordinatorSettings) -> Factory:
             "visibility_timeout": settings.visibility_timeout,
             "unacked_restore_interval": 1,
         }
-    factory = Factory(app, fp, settings)
-    _check_workers(factory)
-    return factory
+    return Factory(app, fp, settings)
 
 
-def _check_workers(factory: Factory) -> None:
+def _check_workers(app: Celery, settings: CoordinatorSettings) -> None:
     def on_init(sender: Any = None, **_: Any) -> None:
-        if getattr(sender, "app", None) is not factory.app:
+        if getattr(sender, "app", None) is not app:
             return
-        problems = readiness.problems(factory.settings.database)
-        if factory.settings.unfenced:
-            problems += unfenced.objections(factory.settings.database)
+        problems = readiness.problems(settings.database)
+        if settings.unfenced and not problems:
+            problems += unfenced.objections(settings.database)
         if problems:
             report = "\n".join(f"  {problem}" for problem in problems)
             print(f"The factory's worker can't start.\n{report}", file=sys.stderr, flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -87,20 +88,19 @@ def perform(options: Options, narrator: Narrator) -> Result:
     """
     request = load_release(options.file or EXAMPLE)
     folder = new_folder(options.runs)
-    with opened(
+    place = opened(
         folder,
         lease_ttl=options.lease_ttl,
         servers=options.servers,
         postgres=options.postgres,
         guards=options.guards,
         planner=options.planner,
-    ) as site:
-        factory = site.factory()
+    )
+    with place as site, closing(site.factory()) as factory:
         if options.servers.broker is not None:
             scenarios.refuse_company(factory.app)
         with fleet(site.environment(), site.logs) as workers:
-            stage = _Stage(options, site, factory, workers, narrator)
-            result = stage.play_all(request)
+            result = _Stage(options, site, factory, workers, narrator).play_all(request)
     narrator.out.print(f"kept in   {folder}: {REPORT_FILE}, events.jsonl, logs/, artifacts/")
     return result
 

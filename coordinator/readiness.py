@@ -24,7 +24,7 @@ def problems(database_url: str) -> list[str]:
     Args:
         database_url: Of the ledger.
     """
-    return [*_ledger(database_url), *_folders(), *_planner()]
+    return [*_tables(database_url), *_folders(), *_planner()]
 
 
 def check_servers(settings: CoordinatorSettings) -> None:
@@ -34,18 +34,27 @@ def check_servers(settings: CoordinatorSettings) -> None:
         ServiceUnavailableError: A server doesn't; says which.
         SchemaError: The database lacks tables; says which command makes them.
     """
-    engine = create_engine(settings.database)
+    check_tables(settings.database)
+    _check_redis(settings)
+
+
+def check_tables(database_url: str) -> None:
+    """Compare the tables of the engine and of the ledger with what this version needs.
+
+    Raises:
+        ServiceUnavailableError: The database doesn't answer.
+        SchemaError: They differ; names the one command for both.
+    """
+    engine = create_engine(database_url)
     try:
         check_schema(engine)
+        ledger.check(database_url)
     except SchemaError as problem:
-        raise _migrate_first(problem) from problem
+        said = problem.message.partition(": run ")[0]
+        advice = "run `python -m coordinator migrate`"
+        raise SchemaError(f"{said}: {advice}", **problem.fields) from problem
     finally:
         engine.dispose()
-    try:
-        ledger.check(settings.database)
-    except SchemaError as problem:
-        raise _migrate_first(problem) from problem
-    _check_redis(settings)
 
 
 def check_connections(settings: CoordinatorSettings) -> None:
@@ -68,15 +77,9 @@ def _check_redis(settings: CoordinatorSettings) -> None:
         RedisLeaseStore.from_url(url).state([UUID(int=0)])
 
 
-def _migrate_first(problem: SchemaError) -> SchemaError:
-    # One command for both halves, in place of each half's own.
-    said = problem.message.partition(": run ")[0]
-    return SchemaError(f"{said}: run `python -m coordinator migrate`", **problem.fields)
-
-
-def _ledger(url: str) -> Iterator[str]:
+def _tables(url: str) -> Iterator[str]:
     try:
-        ledger.check(url)
+        check_tables(url)
     except FencepostError as problem:
         yield f"{problem} [{problem.code}]"
 

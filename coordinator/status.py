@@ -16,7 +16,7 @@ from coordinator.phrases import who, worker_of
 from coordinator.views import GateView, PlanView, gate_of, plan_of
 from fencepost.errors import ExecutionNotFoundError
 from fencepost.ports import ExecutionStore, LeaseStore
-from fencepost.records import Checkpoint, Execution, Status
+from fencepost.records import Checkpoint, CheckpointKind, Execution, Status
 from ledger import attempts
 from ledger.models import Attempt
 
@@ -46,7 +46,7 @@ class ExecutionView:
     """A release's attempt, or one of its modules.
 
     Attributes:
-        at: The newest checkpoint: its kind and step.
+        at: The newest checkpoint: its step, with its kind where that is another.
         lease_left: Seconds, by Redis's clock; None if nobody holds it.
     """
 
@@ -184,11 +184,18 @@ def _view(
         phase=str(execution.phase),
         epoch=execution.epoch,
         worker=worker_of(execution.owner or _last_owner(chain)),
-        at=f"{chain[-1].kind} {chain[-1].step}" if chain else "",
+        at=_place(chain),
         checkpoints=len(chain),
         lease_left=left.get(execution.execution_id),
         reason=execution.parked_reason or _error(execution),
     )
+
+
+def _place(chain: tuple[Checkpoint, ...]) -> str:
+    if not chain:
+        return ""
+    last = chain[-1]
+    return last.step if last.kind is CheckpointKind.STEP else f"{last.kind} {last.step}"
 
 
 def _last_owner(chain: tuple[Checkpoint, ...]) -> str:
@@ -220,44 +227,34 @@ def releases_table(rows: list[ReleaseRow]) -> Table:
 def run_table(view: RunView) -> Table:
     """One release: its attempts, and under each its modules."""
     table = Table(title=f"{view.release} {view.version}: {view.status}", title_justify="left")
-    columns = ("", "status", "last checkpoint", "n", "epoch", "worker", "lease", "execution")
+    held = any(v.lease_left is not None for a in view.attempts for v in (a.release, *a.modules))
+    columns = ["", "status", "at", "epoch", "worker", "execution", *(["lease"] if held else [])]
     for column in columns:
         table.add_column(column, no_wrap=True)
     for attempt in view.attempts:
-        flags = " ".join(attempt.flags) or "no flags"
-        _add(table, f"attempt {attempt.attempt}", attempt.release, style="bold")
-        table.add_row("", "", Text(flags, style="dim"))
-        for module in attempt.modules:
-            _add(table, f"  {module.name}", module)
+        lines = [(f"attempt {attempt.attempt}", attempt.release)]
+        lines += [(f"  {module.name}", module) for module in attempt.modules]
+        for name, line in lines:
+            told = [line.at, str(line.epoch), line.worker, line.execution_id]
+            if held:
+                told.append("" if line.lease_left is None else f"{line.lease_left:.1f} s left")
+            table.add_row(name, _status(line.status), *told)
     return table
-
-
-def _add(table: Table, name: str, view: ExecutionView, style: str = "") -> None:
-    left = "" if view.lease_left is None else f"{view.lease_left:.1f} s"
-    table.add_row(
-        Text(name, style=style),
-        _status(view.status),
-        view.at,
-        str(view.checkpoints),
-        str(view.epoch),
-        view.worker,
-        left,
-        view.execution_id,
-    )
 
 
 def reasons(view: RunView) -> list[str]:
     """Why attempts ended as they did, for people; untrusted text may be part of it."""
     found = []
     for attempt in view.attempts:
+        found.append(f"attempt {attempt.attempt}: {' '.join(attempt.flags) or 'no flags'}")
         if attempt.release.reason:
-            found.append(f"attempt {attempt.attempt}: {attempt.release.reason}")
+            found.append(f"  {attempt.release.reason}")
         if attempt.gate is not None and not attempt.gate.passed:
-            found.append(attempt.gate.reason)
+            found += [f"  {line}" for line in attempt.gate.reason.splitlines()]
         if attempt.plan is not None:
-            flags = [*(f"add {f}" for f in attempt.plan.added_flags)]
-            flags += [f"drop {f}" for f in attempt.plan.removed_flags]
-            found.append(f"plan: {', '.join(flags)}")
+            changes = [f"add {flag}" for flag in attempt.plan.added_flags]
+            changes += [f"drop {flag}" for flag in attempt.plan.removed_flags]
+            found.append(f"  plan: {', '.join(changes)} ({attempt.plan.model})")
     return found
 
 

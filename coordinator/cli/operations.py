@@ -79,15 +79,16 @@ def status(
     if run is not None:
         _show(run, as_json=as_json, runs=runs)
         return
+    from coordinator import readiness
     from coordinator import status as views
     from coordinator.narrator import console
     from coordinator.settings import load_database_url
-    from fencepost.stores.sql import SqlExecutionStore, check_schema, create_engine
+    from fencepost.stores.sql import SqlExecutionStore, create_engine
     from ledger import database
 
     url = load_database_url()
+    readiness.check_tables(url)
     store = SqlExecutionStore(create_engine(url))
-    check_schema(store.engine)
     with database.session(url) as session:
         rows = views.recent(session, store)
     if as_json:
@@ -129,14 +130,14 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Find files in the staging and publish folders that no row of the ledger makes visible."""
-    import ledger
+    from coordinator import readiness
     from coordinator.settings import load_database_url
     from ledger import database
     from ledger.publishing import PublishStore
     from ledger.staging import StagingStore
 
     url, age = load_database_url(), timedelta(hours=hours)
-    ledger.check(url)
+    readiness.check_tables(url)
     staging, published = StagingStore(), PublishStore()
     with database.session(url) as session:
         if remove:
