@@ -16,7 +16,8 @@ from uuid import UUID
 
 import redis
 
-from fencepost import Saga, faults
+from fencepost import faults
+from fencepost.decide import Definition
 from fencepost.engine import Engine, EngineOptions
 from fencepost.engine.reaper import Reaper
 from fencepost.engine.registry import Registry
@@ -58,7 +59,7 @@ class Inline:
     def __init__(
         self,
         database_url: str,
-        sagas: Iterable[Saga[Any, Any]],
+        sagas: Iterable[Definition],
         *,
         redis_url: str | None = None,
         **options: Any,
@@ -96,7 +97,7 @@ class Inline:
 
     # -- doing -----------------------------------------------------------------------------
 
-    def start(self, saga: Saga[Any, Any], value: Any, *, key: str | None = None) -> UUID:
+    def start(self, saga: Definition, value: Any, *, key: str | None = None) -> UUID:
         execution, _ = self.engine.create(saga, value, key=key)
         self.dispatch(execution)
         return execution.execution_id
@@ -118,7 +119,7 @@ class Inline:
             self.deliver(self.queue.popleft())
         raise AssertionError("the executions don't come to an end")
 
-    def run(self, saga: Saga[Any, Any], value: Any, *, key: str | None = None) -> UUID:
+    def run(self, saga: Definition, value: Any, *, key: str | None = None) -> UUID:
         """Start an execution and carry everything to its end."""
         execution_id = self.start(saga, value, key=key)
         self.drain()

@@ -72,6 +72,21 @@ def an_execution_is_added_to_a_line(copy: Copy) -> None:
     copy.update(EXECUTIONS, {"execution_id": child}, lineage_id=copy.child(copy.second, 2))
 
 
+@breaks(1, "identity.lineage-missing")
+def the_first_of_its_line_is_unknown(copy: Copy) -> None:
+    copy.update(EXECUTIONS, {"execution_id": copy.second}, lineage_id=uuid4())
+
+
+@breaks(1, "identity.root")
+def a_continuation_claims_to_be_the_first(copy: Copy) -> None:
+    copy.update(EXECUTIONS, {"execution_id": copy.second}, lineage_id=copy.second)
+
+
+@breaks(1, "identity.parent-missing")
+def a_childs_parent_is_unknown(copy: Copy) -> None:
+    copy.update(EXECUTIONS, {"execution_id": copy.child(copy.second, 1)}, parent_id=uuid4())
+
+
 @breaks(1, "identity.step-key")
 def a_step_key_names_another_visit(copy: Copy) -> None:
     gate = copy.checkpoint(copy.second, "step", "gate")

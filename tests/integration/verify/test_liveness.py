@@ -11,7 +11,6 @@ import pytest
 import redis
 from celery import Celery
 
-from fencepost.celery.hardening import TASK_OPTIONS
 from fencepost.errors import ServiceUnavailableError
 from fencepost.testing import RedisServer
 from fencepost.verify import Verdict, liveness, verifier, verify
@@ -40,10 +39,7 @@ def root(fleet: Inline) -> UUID:
 
 @pytest.fixture
 def app(redis_url: str) -> Iterator[Celery]:
-    app = Celery("broker", broker=redis_url)
-    for name in ("fencepost.run", "fencepost.join", "theirs"):
-        declare: Any = app.task
-        declare(name=name, **TASK_OPTIONS)(lambda execution_id: None)
+    app = Celery("broker", broker=redis_url, set_as_current=False)
     yield app
     app.close()
 

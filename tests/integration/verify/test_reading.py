@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from fencepost import Status, TaskContext, task
 from fencepost.errors import (
     ConfigurationError,
     ExecutionNotFoundError,
@@ -133,3 +134,27 @@ def test_a_database_that_does_not_answer_is_named_without_its_password():
 def test_a_url_that_cannot_be_used(url):
     with pytest.raises(ConfigurationError):
         verify(url)
+
+
+class TaskFailedError(Exception):
+    pass
+
+
+@task
+def hopeless(ctx: TaskContext, order: Order) -> Order:
+    ctx.run(recount, order)
+    raise TaskFailedError
+
+
+def recount(order: Order) -> Order:
+    return order
+
+
+def test_a_durable_task_that_failed_had_nothing_to_undo(url):
+    fleet = Inline(url, [hopeless])
+    root = fleet.run(hopeless, Order(count=1))
+    assert fleet.row(root).status is Status.FAILED
+    fleet.close()
+    report = verify(url, run=root)
+    assert report.ok, report.violations
+    assert report.executions == {"failed": 1}

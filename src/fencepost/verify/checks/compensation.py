@@ -211,7 +211,7 @@ def _complete(
 def _statuses(facts: Facts, compensations: Mapping[Any, Compensation], found: Findings) -> None:
     for execution in facts.executions.values():
         one = compensations.get(execution.execution_id)
-        wrong = _contradiction(execution, one)
+        wrong = _contradiction(facts, execution, one)
         if wrong is not None:
             found.violated(
                 "compensation.status",
@@ -236,8 +236,12 @@ def _told_by_parent(one: Compensation) -> bool:
     )
 
 
-def _contradiction(execution: ExecutionFact, one: Compensation | None) -> str | None:
+def _contradiction(facts: Facts, execution: ExecutionFact, one: Compensation | None) -> str | None:
+    chain = facts.chains.get(execution.execution_id, ())
     match execution.status:
+        case "failed" if chain and chain[-1].kind == "task-failed":
+            # A durable task undoes nothing: its body is told of errors, and decides.
+            return None
         case "compensated" | "failed" if one is None:
             return "its chain never turned back"
         case "compensated" if one is not None and not (one.undone or _told_by_parent(one)):
