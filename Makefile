@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format lock clean
+.PHONY: help demo test lint bench format lock clean
 
 # One environment serves all targets: the dev set contains the demo set at the same pins.
 venv = @command -v $(PYTHON) >/dev/null 2>&1 || { \
@@ -28,6 +28,10 @@ lint: ## ruff, mypy --strict, import contracts
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
+
+bench: ## throughput beside plain Celery's chain (ARGS='--executions 1000 --database sqlite')
+	$(venv) dev
+	@$(VENV)/bin/python -m benchmarks.throughput $(ARGS)
 
 format: ## let ruff format and fix
 	$(venv) dev
