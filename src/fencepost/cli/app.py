@@ -65,7 +65,7 @@ def check(
 @app.command(epilog=EPILOG)
 def status(
     execution: Annotated[
-        str | None, typer.Argument(metavar="[EXECUTION]", help="One execution, with its chain")
+        str | None, typer.Argument(metavar="EXECUTION", help="One execution, with its chain")
     ] = None,
     *,
     only: Annotated[
@@ -108,7 +108,7 @@ def events(
 @app.command(epilog=EPILOG)
 def verify(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Any execution of the run")
+        str | None, typer.Argument(metavar="RUN", help="Any execution of the run")
     ] = None,
     *,
     everything: Annotated[
