@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -14,6 +15,9 @@ from fencepost.errors import PayloadError, SagaDefinitionError
 
 Json = Any
 """A JSON-compatible value: None, bool, int, float, str, list or dict of those."""
+
+# In JSON text: an escape that isn't itself escaped.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -56,11 +60,16 @@ def dump(value: Any, declared: Any, *, what: str) -> Json:
     try:
         checked = adapter(declared).validate_python(value)
         data = adapter(declared).dump_python(checked, mode="json")
-        json.dumps(data, allow_nan=False)
+        text = json.dumps(data, allow_nan=False, ensure_ascii=False)
+        text.encode()
     except (ValidationError, PydanticSerializationError, TypeError, ValueError) as problem:
         raise PayloadError(
             f"the {what} is not a {describe(declared)}: {_reason(problem)}", what=what
         ) from problem
+    if _NUL.search(text):
+        raise PayloadError(
+            f"the {what} has a NUL character, which PostgreSQL can't store", what=what
+        )
     return data
 
 
