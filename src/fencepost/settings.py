@@ -20,6 +20,8 @@ class FencepostSettings(BaseSettings):
         redis_prefix: Put before every key.
         lease_ttl: Seconds until a silent owner loses its execution.
         max_recoveries: Takeovers without a new checkpoint before an execution is parked.
+        max_effect_payload: Bytes of JSON of an effect's request or result. What is larger
+            belongs into a file or object store, and its address and digest into the request.
         reaper_interval: Seconds between two looks of a worker at expired leases.
         sweep_interval: Seconds between two looks of a worker at SQL.
         pool_size: Database connections kept by each process.
@@ -32,6 +34,7 @@ class FencepostSettings(BaseSettings):
     redis_prefix: str = "fencepost:"
     lease_ttl: float = Field(default=30.0, ge=0.5, le=86_400.0)
     max_recoveries: int = Field(default=5, ge=1)
+    max_effect_payload: int = Field(default=256 * 1024, ge=1024)
     reaper_interval: float = Field(default=0.5, gt=0.0)
     sweep_interval: float = Field(default=1.0, gt=0.0)
     pool_size: int = Field(default=5, ge=1)

@@ -18,7 +18,11 @@ from fencepost.effects.model import (
     NotLanded,
     Unknown,
 )
-from fencepost.errors import EffectDefinitionError, EffectOutsideStepError
+from fencepost.errors import (
+    EffectDefinitionError,
+    EffectOutsideStepError,
+    SagaDefinitionError,
+)
 from fencepost.identity import check_name
 from fencepost.retry import RetryPolicy
 
@@ -28,6 +32,12 @@ Res = TypeVar("Res")
 ProbeAnswer = Landed[Res] | NotLanded | Unknown
 Function = Callable[[EffectCall, Req], Res]
 Probe = Callable[[EffectCall, Req], ProbeAnswer[Res]]
+
+SINK_LIMIT = 64
+"""Characters of a sink's name."""
+
+UNKNOWN_BY_NATURE = (TimeoutError, ConnectionResetError)
+"""Errors after which a call may have landed, so that no sink says no by them."""
 
 EFFECT_RETRIES = RetryPolicy(
     attempts=8,
@@ -64,8 +74,8 @@ class Effect(Generic[Req, Res]):
     ) -> None:
         self.name = check_name(name or str(getattr(function, "__name__", "")), "effect")
         self.function = function
-        self.kind = EffectKind(kind)
-        self.sink = check_name(sink, "sink")
+        self.kind = self._read_kind(kind)
+        self.sink = self._read_sink(sink)
         self.probe = probe
         self.fence = fence
         self.resource = resource
@@ -74,30 +84,81 @@ class Effect(Generic[Req, Res]):
         self.in_flight = in_flight
         self.retry = retry or EFFECT_RETRIES
         self.request_type, self.result_type = self._read_types(function)
-        self._check()
+        self._check_kind()
+        self._check_probe()
+        self._check_refused()
         update_wrapper(self, function)
 
+    def _read_kind(self, kind: EffectKind) -> EffectKind:
+        try:
+            return EffectKind(kind)
+        except ValueError:
+            self._refuse(f"has kind={kind!r}; there are: {', '.join(EffectKind)}")
+
+    def _read_sink(self, sink: str) -> str:
+        check_name(sink, "sink")
+        if len(sink) > SINK_LIMIT:
+            self._refuse(f"has a sink whose name is longer than {SINK_LIMIT} characters")
+        return sink
+
     def _read_types(self, function: Function[Req, Res]) -> tuple[Any, Any]:
-        hints = typing.get_type_hints(function)
+        try:
+            hints = typing.get_type_hints(function)
+        except NameError as problem:
+            self._refuse(f"has an annotation that can't be resolved: {problem}")
         names = list(inspect.signature(function).parameters)
         typed = len(names) == 2 and names[1] in hints and "return" in hints
-        if not typed:
+        if not typed or hints.get(names[0], EffectCall) is not EffectCall:
             self._refuse("must be `(call: EffectCall, request: T) -> R`, with annotations")
         for declared in (hints[names[1]], hints["return"]):
-            serde.adapter(declared)
+            try:
+                serde.adapter(declared)
+            except SagaDefinitionError as problem:
+                self._refuse(f"has a type without a schema: {problem.message}")
         return hints[names[1]], hints["return"]
 
-    def _check(self) -> None:
+    def _check_kind(self) -> None:
         if self.kind is EffectKind.RECONCILABLE and self.probe is None:
             self._refuse("is reconcilable and needs probe=..., a function that asks the sink")
         if self.kind is EffectKind.FENCED and self.fence is None:
             self._refuse("is fenced and needs fence=..., the sink whose mark a takeover raises")
         if self.fence is not None and self.kind is not EffectKind.FENCED:
             self._refuse(f"is {self.kind}: only a fenced effect has a fence")
+        if self.fence is not None and not callable(getattr(self.fence, "advance", None)):
+            self._refuse("has a fence without advance(resource, token): see FencedSink")
         if self.retention is not None and self.kind is not EffectKind.IDEMPOTENT:
             self._refuse(f"is {self.kind}: only idempotency keys have a retention")
+        if self.retention is not None and self.retention <= timedelta(0):
+            self._refuse("has a retention that isn't positive")
+        if self.in_flight < timedelta(0):
+            self._refuse("has a negative in_flight")
+        if self.in_flight and self.kind not in (EffectKind.IDEMPOTENT, EffectKind.RECONCILABLE):
+            self._refuse(f"is {self.kind}: in_flight is for what a probe or a retention decides")
         if self.kind is EffectKind.TRANSACTIONAL and (self.probe or self.refused):
             self._refuse("is transactional: there is nothing to probe or refuse")
+
+    def _check_probe(self) -> None:
+        if self.probe is None:
+            return
+        if self.kind not in (EffectKind.IDEMPOTENT, EffectKind.RECONCILABLE):
+            self._refuse(f"is {self.kind}: its probe would never be asked")
+        try:
+            inspect.signature(self.probe).bind(None, None)
+        except TypeError:
+            self._refuse("has a probe that isn't `(call: EffectCall, request: T) -> ...`")
+
+    def _check_refused(self) -> None:
+        if not isinstance(self.refused, tuple):
+            self._refuse("has a refused that isn't a tuple of exception classes")
+        for error in self.refused:
+            if not (inspect.isclass(error) and issubclass(error, Exception)):  # type: ignore[redundant-expr] # callers without a type checker
+                self._refuse(f"has refused={error!r}, which isn't an exception class")
+            unknown = [kind.__name__ for kind in UNKNOWN_BY_NATURE if issubclass(kind, error)]
+            if unknown:
+                self._refuse(
+                    f"counts {error.__name__} as the sink's refusal, and with it"
+                    f" {' and '.join(unknown)}, after which nobody knows what has landed"
+                )
 
     def _refuse(self, problem: str) -> NoReturn:
         raise EffectDefinitionError(f"effect {self.name!r} {problem}", effect=self.name)
@@ -138,11 +199,12 @@ def effect(
         fence: For fenced effects: raised at a takeover, before the new owner runs a step.
         resource: What the fence protects, from the request; the execution itself by default.
         refused: Errors by which the sink says no: nothing has landed. Every other error leaves
-            the outcome unknown.
+            the outcome unknown; a class that covers time-outs or lost connections is no refusal.
         retention: How long the sink remembers an idempotency key. Past it a key is never sent
             again: the probe is asked, or the execution parks.
         in_flight: How long a call may be under way before it lands or never will. A probe's
-            `NotLanded` counts only after that.
+            `NotLanded` counts only after that, and a key is sent again only where it arrives
+            within the retention.
         retry: For calls whose outcome is unknown, and for probes that fail.
 
     Raises:

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 from fencepost import faults, identity, serde
 from fencepost.decide import Definition
 from fencepost.durable import DurableTask
+from fencepost.engine.effects import PAYLOAD_LIMIT
 from fencepost.engine.heartbeat import Heartbeat
 from fencepost.engine.registry import Registry
 from fencepost.engine.saga_run import SagaRun
@@ -44,6 +45,7 @@ class EngineOptions:
     Attributes:
         lease_ttl: How long a silent owner keeps its execution.
         max_recoveries: Takeovers without a new checkpoint before an execution is parked.
+        max_effect_payload: Bytes of JSON of an effect's request or result.
         draining: Whether this worker is on its way out (asked between steps).
         owner: Names this process in leases and events.
         clock: Monotonic seconds.
@@ -51,6 +53,7 @@ class EngineOptions:
 
     lease_ttl: timedelta = timedelta(seconds=30)
     max_recoveries: int = 5
+    max_effect_payload: int = PAYLOAD_LIMIT
     draining: Callable[[], bool] = lambda: False
     owner: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
     clock: Callable[[], float] = time.monotonic

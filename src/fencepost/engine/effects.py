@@ -24,7 +24,8 @@ from fencepost.effects import (
     NotLanded,
     Unknown,
 )
-from fencepost.effects.model import UNKNOWN_OUTCOME, EffectIntent, check_same_request
+from fencepost.effects.declaration import EFFECT_RETRIES
+from fencepost.effects.model import EffectIntent, check_same_request
 from fencepost.errors import (
     EffectError,
     EffectOutsideStepError,
@@ -36,12 +37,18 @@ from fencepost.errors import (
 from fencepost.failure import error_info
 from fencepost.fence import FenceToken
 from fencepost.ports import EffectStore
+from fencepost.saga.steps import run_to_its_end
 
 logger = logging.getLogger(__name__)
 
 KEY_LIMIT = 255
+"""Characters of a key, and of a resource's name."""
+
 PAYLOAD_LIMIT = 256 * 1024
-"""Bytes of JSON of one request or result."""
+"""Bytes of JSON of one request or result, unless the fleet's settings say otherwise."""
+
+IN_UNDO = "undo:"
+"""In the default keys of what a compensation performs: it works under its step's step key."""
 
 
 class InDoubt(BaseException):
@@ -79,6 +86,9 @@ class Performer:
         declared: The effects that the step declares.
         time_left: Until the lease can't be trusted; zero or less when it can't be.
         session: The step's session, if it is transactional.
+        undoing: Whether the step is the compensation of the one that its token names.
+        payload_limit: Bytes of JSON of one request or result.
+        undecided: Keys that this attempt has announced, and whose outcome it hasn't recorded.
     """
 
     store: EffectStore
@@ -87,41 +97,48 @@ class Performer:
     declared: tuple[Effect[Any, Any], ...]
     time_left: Callable[[], float]
     session: Any = None
+    undoing: bool = False
+    payload_limit: int = PAYLOAD_LIMIT
+    undecided: set[str] = field(default_factory=set)
     _counts: dict[str, int] = field(default_factory=dict)
 
     def perform(self, effect: Effect[Any, Any], request: Any, key: str | None) -> Any:
         """See `StepContext.perform`."""
-        intent = self._intent(effect, request, key)
+        self._check_place(effect)
+        data = serde.dump(request, effect.request_type, what=_request_of(effect))
+        check_size(data, _request_of(effect), self.payload_limit)
+        # What a replay would be given, and not what happens to have the same JSON.
+        request = serde.load(data, effect.request_type, what=_request_of(effect))
+        intent = self._intent(effect, request, data, key)
+        facts = {"effect": effect.name, "key": intent.key}
+        faults.reach("effect.before-intent", **facts)
         if effect.kind is EffectKind.TRANSACTIONAL:
             return self._in_transaction(effect, intent, request)
-        faults.reach("effect.before-intent", effect=effect.name, key=intent.key)
-        record, created = self.store.intend(intent)
-        faults.reach("effect.after-intent", effect=effect.name, key=intent.key)
-        if not created:
+        record, ours_to_call = self.store.intend(intent)
+        if ours_to_call:
+            self.undecided.add(intent.key)
+        faults.reach("effect.after-intent", **facts)
+        if not ours_to_call:
             if record.status is EffectStatus.CONFIRMED:
                 return self._recorded(effect, record)
             self._wait_for_other_execution(effect, record)
-            if record.status in UNKNOWN_OUTCOME:
-                answer = self._after_unknown_outcome(effect, record, request)
-                if isinstance(answer, Landed):
-                    return answer.result
+            self.undecided.add(intent.key)
+            answer = self._after_unknown_outcome(effect, record, request)
+            if isinstance(answer, Landed):
+                return answer.result
             record = self.store.announce(self.token, effect.sink, intent.key)
         return self._call(effect, record, request)
 
-    def _intent(self, effect: Effect[Any, Any], request: Any, key: str | None) -> EffectIntent:
-        self._check_place(effect)
-        data = serde.dump(request, effect.request_type, what=f"request of effect {effect.name!r}")
-        check_size(data, f"request of effect {effect.name!r}")
-        resource = str(self.token.execution_id)
-        if effect.resource is not None:
-            resource = effect.resource(request)
+    def _intent(
+        self, effect: Effect[Any, Any], request: Any, data: Any, key: str | None
+    ) -> EffectIntent:
         return EffectIntent(
             token=self.token,
             sink=effect.sink,
             key=self._key(effect, key),
             effect=effect.name,
             kind=effect.kind,
-            resource=resource,
+            resource=self._resource(effect, request),
             request=data,
             request_digest=serde.digest(data),
         )
@@ -142,15 +159,28 @@ class Performer:
 
     def _key(self, effect: Effect[Any, Any], key: str | None) -> str:
         if key is not None:
-            if not 0 < len(key) <= KEY_LIMIT:
-                raise PayloadError(f"an effect's key has 1 to {KEY_LIMIT} characters: {key[:40]!r}")
-            return key
+            return _checked(key, "an effect's key")
         number = self._counts[effect.name] = self._counts.get(effect.name, 0) + 1
-        return f"{self.token.step_key}:{effect.name}:{number}"
+        place = IN_UNDO if self.undoing else ""
+        return f"{self.token.step_key}:{place}{effect.name}:{number}"
+
+    def _resource(self, effect: Effect[Any, Any], request: Any) -> str:
+        if effect.resource is None:
+            return str(self.token.execution_id)
+        return _checked(effect.resource(request), f"the resource of effect {effect.name!r}")
 
     def _recorded(self, effect: Effect[Any, Any], record: EffectRecord) -> Any:
-        what = f"result of effect {effect.name!r}"
-        return serde.load(record.result, effect.result_type, what=what)
+        try:
+            return serde.load(record.result, effect.result_type, what=_result_of(effect))
+        except PayloadError as problem:
+            if record.resolution is None:
+                raise
+            # A person's mistake must not be final: it can be decided again.
+            info = error_info(problem).model_dump(mode="json")
+            record = self.store.reopen(self.token, record.sink, record.key, info)
+            by = record.resolution["by"] if record.resolution else "a person"
+            reason = f"what {by} gave as {problem.message}: resolve {record.key} again"
+            raise InDoubt(effect, record, reason, None) from problem
 
     # -- calling ---------------------------------------------------------------------------
 
@@ -166,7 +196,7 @@ class Performer:
                 step_key=self.token.step_key,
             )
         try:
-            result = effect.function(call, request)
+            result = run_to_its_end(effect.function(call, request))
         except FenceError:
             raise
         except effect.refused as problem:
@@ -192,23 +222,30 @@ class Performer:
         )
 
     def _confirm(self, effect: Effect[Any, Any], record: EffectRecord, result: Any) -> Any:
-        what = f"result of effect {effect.name!r}"
         try:
-            data = serde.dump(result, effect.result_type, what=what)
-            check_size(data, what)
+            data, kept = self._dump_result(effect, result)
         except PayloadError as problem:
             # It has landed, but its answer can't be kept: that is for a person.
             self._conclude(record, EffectStatus.IN_DOUBT, problem)
-            raise InDoubt(effect, record, str(problem), None) from problem
+            raise InDoubt(effect, record, f"it has landed, but {problem}", None) from problem
         self.store.conclude(
             self.token, effect.sink, record.key, EffectStatus.CONFIRMED, result=data
         )
+        self.undecided.discard(record.key)
         faults.reach("effect.confirmed", effect=effect.name, key=record.key)
-        return serde.load(data, effect.result_type, what=what)
+        return kept
+
+    def _dump_result(self, effect: Effect[Any, Any], result: Any) -> tuple[Any, Any]:
+        """What is stored of a result, and what comes back from that at a replay."""
+        data = serde.dump(result, effect.result_type, what=_result_of(effect))
+        check_size(data, _result_of(effect), self.payload_limit)
+        return data, serde.load(data, effect.result_type, what=_result_of(effect))
 
     def _conclude(self, record: EffectRecord, status: EffectStatus, problem: Exception) -> None:
         info = error_info(problem).model_dump(mode="json")
         self.store.conclude(self.token, record.sink, record.key, status, error=info)
+        if status is EffectStatus.REFUSED:
+            self.undecided.discard(record.key)
 
     # -- not knowing -----------------------------------------------------------------------
 
@@ -225,33 +262,47 @@ class Performer:
     def _wait_for_other_execution(self, effect: Effect[Any, Any], record: EffectRecord) -> None:
         if record.execution_id == self.token.execution_id:
             return
-        # A business key that another execution is using right now.
+        # A business key that another execution is using right now, or that waits for a person.
         reason = f"key {record.key!r} at {record.sink} is in use by execution {record.execution_id}"
-        raise InDoubt(effect, record, reason, OTHER_EXECUTION_WAIT)
+        delay = EFFECT_RETRIES.delay_after(self.attempt, EffectError(reason))
+        raise InDoubt(effect, record, reason, delay)
 
     def _after_unknown_outcome(
         self, effect: Effect[Any, Any], record: EffectRecord, request: Any
     ) -> Landed[Any] | NotLanded:
         """What an earlier call came to: it landed, or it is safe to call (again)."""
+        if effect.kind is not record.kind:
+            reason = f"it was called as {record.kind}, and is declared as {effect.kind} now"
+            raise self._for_a_person(effect, record, reason)
         match effect.kind:
             case EffectKind.FENCED:
                 return NotLanded()
             case EffectKind.IDEMPOTENT:
-                if effect.retention is None or record.since_first_call < effect.retention:
-                    return NotLanded()
-                if effect.probe is not None:
-                    return self._probe(effect, record, request)
-                kept = effect.retention
-                raise InDoubt(effect, record, f"the sink forgets keys after {kept}", None)
+                return self._if_remembered(effect, record, request)
             case EffectKind.RECONCILABLE:
                 return self._probe(effect, record, request)
             case EffectKind.AT_MOST_ONCE:
-                reason = f"effect {effect.name!r} ({record.key}) was announced, and not confirmed"
-                raise InDoubt(effect, record, reason, None)
+                raise self._for_a_person(effect, record, "it was announced, and not confirmed")
             case EffectKind.TRANSACTIONAL:
                 raise EffectError("a transactional effect has no unknown outcome")
             case _:
                 assert_never(effect.kind)
+
+    def _if_remembered(
+        self, effect: Effect[Any, Any], record: EffectRecord, request: Any
+    ) -> Landed[Any] | NotLanded:
+        """Send a key again only where it arrives while the sink still remembers it."""
+        kept = effect.retention
+        if kept is None or record.since_first_call + effect.in_flight < kept:
+            return NotLanded()
+        if effect.probe is not None:
+            return self._probe(effect, record, request)
+        raise self._for_a_person(effect, record, f"the sink forgets keys after {kept}")
+
+    def _for_a_person(self, effect: Effect[Any, Any], record: EffectRecord, reason: str) -> InDoubt:
+        ago = f"{record.calls} call(s), the last {record.since_last_call} ago"
+        what = f"effect {effect.name!r} ({record.key}) at {effect.sink}"
+        return InDoubt(effect, record, f"{what}: {reason}; {ago}", None)
 
     def _probe(
         self, effect: Effect[Any, Any], record: EffectRecord, request: Any
@@ -259,7 +310,9 @@ class Performer:
         assert effect.probe is not None  # checked at declaration, or by the caller
         faults.reach("effect.before-probe", effect=effect.name, key=record.key)
         try:
-            answer = effect.probe(self._call_facts(record), request)
+            answer = run_to_its_end(effect.probe(self._call_facts(record), request))
+        except FenceError:
+            raise
         except Exception as problem:
             reason = f"the probe of effect {effect.name!r} ({record.key}) failed: {problem}"
             delay = effect.retry.delay_after(self.attempt, problem)
@@ -271,9 +324,10 @@ class Performer:
             case NotLanded():
                 return self._believe(effect, record)
             case Unknown(why):
-                raise InDoubt(effect, record, f"the probe can't tell: {why}", None)
+                raise self._for_a_person(effect, record, f"the probe can't tell: {why}")
             case _:
-                assert_never(answer)
+                told = f"the probe must answer Landed, NotLanded or Unknown, not {answer!r:.100}"
+                raise self._for_a_person(effect, record, told)
 
     def _believe(self, effect: Effect[Any, Any], record: EffectRecord) -> NotLanded:
         still_under_way = effect.in_flight - record.since_last_call
@@ -285,10 +339,15 @@ class Performer:
     # -- transactional ---------------------------------------------------------------------
 
     def _in_transaction(self, effect: Effect[Any, Any], intent: EffectIntent, request: Any) -> Any:
+        facts = {"effect": effect.name, "key": intent.key}
         with self.store.in_session(self.session, intent) as record:
             if record is not None:
                 check_same_request(record, intent)
+                if record.status is not EffectStatus.CONFIRMED:
+                    reason = f"it was called as {record.kind}, and is {record.status}"
+                    raise self._for_a_person(effect, record, reason)
                 return self._recorded(effect, record)
+            faults.reach("effect.after-intent", **facts)
             call = EffectCall(
                 key=intent.key,
                 token=self.token,
@@ -297,15 +356,26 @@ class Performer:
                 time_left=timedelta(seconds=self.time_left()),
                 _session=self.session,
             )
-            result = effect.function(call, request)
-            what = f"result of effect {effect.name!r}"
-            data = serde.dump(result, effect.result_type, what=what)
-            check_size(data, what)
+            result = run_to_its_end(effect.function(call, request))
+            data, kept = self._dump_result(effect, result)
+            faults.reach("effect.applied", **facts)
             self.store.confirm_in_session(self.session, intent, data)
-        return serde.load(data, effect.result_type, what=what)
+        faults.reach("effect.confirmed", **facts)
+        return kept
 
 
-OTHER_EXECUTION_WAIT = timedelta(seconds=1)
+def _request_of(effect: Effect[Any, Any]) -> str:
+    return f"request of effect {effect.name!r}"
+
+
+def _result_of(effect: Effect[Any, Any]) -> str:
+    return f"result of effect {effect.name!r}"
+
+
+def _checked(name: Any, what: str) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= KEY_LIMIT or "\x00" in name:
+        raise PayloadError(f"{what} is a text of 1 to {KEY_LIMIT} characters, not {name!r:.60}")
+    return name
 
 
 def check_size(data: Any, what: str, limit: int = PAYLOAD_LIMIT) -> None:

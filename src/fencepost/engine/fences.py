@@ -8,6 +8,7 @@ from fencepost import faults
 from fencepost.effects import EffectKind
 from fencepost.errors import FenceError, FenceUnavailableError
 from fencepost.fence import FenceToken
+from fencepost.records import Event, EventName
 
 if TYPE_CHECKING:
     from fencepost.engine.core import Engine
@@ -43,4 +44,14 @@ def advance(engine: Engine, token: FenceToken) -> None:
                 effect=name,
                 resource=resource,
             ) from problem
+        engine.executions.record(
+            Event(
+                execution_id=token.execution_id,
+                name=EventName.FENCE_RAISED,
+                epoch=token.epoch,
+                owner=token.owner,
+                sink=effect.sink,
+                details={"effect": name, "resource": resource},
+            )
+        )
         faults.reach("fence.advanced", effect=name, resource=resource)

@@ -30,7 +30,7 @@ class Registry:
         """Register a saga and, at any depth, its child sagas.
 
         Raises:
-            SagaDefinitionError: One of them has no steps.
+            SagaDefinitionError: One of them has no steps, or two effects have one name.
         """
         if self._sagas.get((saga.name, saga.version)) is saga:
             return
@@ -38,7 +38,16 @@ class Registry:
             if isinstance(known, Saga) and not known.nodes:
                 raise SagaDefinitionError(f"saga {known.name!r} has no steps", saga=known.name)
             self._sagas[known.name, known.version] = known
-            self._effects.update({effect.name: effect for effect in known.effects})
+            for effect in known.effects:
+                self._add_effect(effect)
+
+    def _add_effect(self, effect: Effect[Any, Any]) -> None:
+        # A takeover finds the sink whose fence it has to raise by the effect's recorded name.
+        if self._effects.setdefault(effect.name, effect) is not effect:
+            raise SagaDefinitionError(
+                f"there are two effects named {effect.name!r}; give one @effect(name=...)",
+                effect=effect.name,
+            )
 
     def find(self, name: str, version: str) -> Definition | None:
         """The saga of exactly that version."""

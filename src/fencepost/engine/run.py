@@ -15,7 +15,8 @@ from fencepost.decide import (
     Definition,
     Progress,
 )
-from fencepost.effects import EffectStatus
+from fencepost.effects import EffectRecord, EffectStatus
+from fencepost.effects.declaration import EFFECT_RETRIES
 from fencepost.effects.model import UNKNOWN_OUTCOME
 from fencepost.engine import fences
 from fencepost.engine.effects import InDoubt, Performer
@@ -126,8 +127,11 @@ class Run(ABC):
         try:
             with self._transaction(step, token) as transaction:
                 value = serde.load(stored, step.input_type, what=f"input of step {name!r}")
-                result = step.invoke(self._context(step, token, name, visit, transaction), value)
+                performer = self._performer(step, token, kind, transaction)
+                context = self._context(token, name, visit, transaction, performer)
+                result = step.invoke(context, value)
                 data = serde.dump(result, step.output_type, what=f"result of step {name!r}")
+                self._park_if_undecided(step, name, visit, performer)
                 faults.reach("step.after", step=name, kind=kind)
                 self.own.commit(kind, name, visit, record(data), transaction=transaction)
         except (ServiceUnavailableError, CheckpointForkError):
@@ -161,7 +165,10 @@ class Run(ABC):
         try:
             fences.advance(self.engine, self.own.last_token)
         except FenceUnavailableError as problem:
-            self.retry(last.step, last.visit, problem, REFUSED_RETRY)
+            delay = EFFECT_RETRIES.delay_after(self.own.attempt, problem)
+            if delay is None:
+                self.park(last.step, last.visit, str(problem), problem)
+            self.retry(last.step, last.visit, problem, delay)
 
     @contextmanager
     def _transaction(self, step: Step[Any, Any], token: FenceToken) -> Iterator[Transaction | None]:
@@ -171,23 +178,33 @@ class Run(ABC):
         with self.store.transaction(token) as transaction:
             yield transaction
 
-    def _context(
+    def _performer(
         self,
         step: Step[Any, Any],
         token: FenceToken,
-        name: str,
-        visit: int,
+        kind: CheckpointKind,
         transaction: Transaction | None,
-    ) -> StepContext:
-        progress = Progress(tuple(self.own.chain))
-        performer = Performer(
+    ) -> Performer:
+        return Performer(
             store=self.engine.effects,
             token=token,
             attempt=self.own.attempt,
             declared=step.effects,
             time_left=self.heart.time_left,
             session=transaction.session if transaction is not None else None,
+            undoing=kind is CheckpointKind.UNDO,
+            payload_limit=self.engine.options.max_effect_payload,
         )
+
+    def _context(
+        self,
+        token: FenceToken,
+        name: str,
+        visit: int,
+        transaction: Transaction | None,
+        performer: Performer,
+    ) -> StepContext:
+        progress = Progress(tuple(self.own.chain))
         facts: dict[str, Any] = {
             "execution_id": self.own.execution.execution_id,
             "lineage_id": self.own.execution.lineage_id,
@@ -206,20 +223,46 @@ class Run(ABC):
             return StepContext(**facts)
         return TransactionalContext(**facts, session=transaction.session)
 
+    def _park_if_undecided(
+        self, step: Step[Any, Any], name: str, visit: int, performer: Performer
+    ) -> None:
+        """A step isn't completed over an effect whose outcome nobody knows.
+
+        The body may have swallowed that, or an earlier attempt announced what this one didn't
+        come to again.
+        """
+        if not step.effects or step.transactional:
+            return
+        if not performer.undecided and self._first_attempt(performer.token):
+            return
+        left = self._left_by(performer.token, UNKNOWN_OUTCOME)
+        if left:
+            reason = f"step {name!r} has returned, and left in doubt: {_listed(left)}"
+            sink, key = left[0].sink, left[0].key
+            error = EffectInDoubtError(reason, effect=left[0].effect, sink=sink, key=key)
+            self.park(name, visit, reason, error)
+
+    def _first_attempt(self, token: FenceToken) -> bool:
+        """Whether nobody can have begun this step before, as far as is known without asking."""
+        head = self.own.chain[-1]
+        came_here = (head.epoch, head.owner) == (token.epoch, token.owner)
+        return self.own.attempt == 1 and (came_here or token.epoch == 1)
+
     def park_if_landed(self, step: Step[Any, Any], visit: int, error: Exception) -> None:
         """A step that isn't completed isn't undone: what it left in the world is for a person."""
         if not step.effects or step.transactional:
             return
-        key = self.own.token(step.name, visit).step_key
-        left = [
-            record
-            for record in self.engine.effects.of_execution(self.own.execution.execution_id)
-            if record.step_key == key and record.status in MAY_HAVE_LANDED
-        ]
+        left = self._left_by(self.own.token(step.name, visit), MAY_HAVE_LANDED)
         if left:
-            what = ", ".join(f"{record.effect} ({record.status})" for record in left)
-            reason = f"step {step.name!r} failed after its effects: {what}; the error: {error}"
-            self.park(step.name, visit, reason, EffectLandedError(reason))
+            reason = f"step {step.name!r} failed after its effects: {_listed(left)}; the error:"
+            self.park(step.name, visit, f"{reason} {error}", EffectLandedError(f"{reason} {error}"))
+
+    def _left_by(self, token: FenceToken, statuses: frozenset[EffectStatus]) -> list[EffectRecord]:
+        return [
+            record
+            for record in self.engine.effects.of_execution(token.execution_id)
+            if record.step_key == token.step_key and record.status in statuses
+        ]
 
     # -- leaving ---------------------------------------------------------------------------
 
@@ -274,6 +317,10 @@ class Run(ABC):
         self.let_go()
         self.engine.dispatch(self.own.execution)
         raise Suspended(f"handed on: {why}")
+
+
+def _listed(effects: list[EffectRecord]) -> str:
+    return ", ".join(f"{e.effect} ({e.key} at {e.sink} is {e.status})" for e in effects)
 
 
 class BodyFailedError(Exception):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from fencepost import serde
 from fencepost.context import StepContext, TransactionalContext
+from fencepost.effects.model import EffectKind
 from fencepost.errors import SagaDefinitionError
 from fencepost.identity import check_name
 from fencepost.retry import STEP_RETRIES, UNDO_RETRIES, RetryPolicy
@@ -77,6 +78,25 @@ class Step(Generic[In, Out]):
             serde.adapter(declared)
         if self.compensation is not None:
             check_compensation(self, self.compensation)
+        for declared_effect in self.effects:
+            self._check_effect(declared_effect)
+
+    def _check_effect(self, effect: Effect[Any, Any]) -> None:
+        kind = getattr(effect, "kind", None)
+        if kind is None:
+            raise SagaDefinitionError(
+                f"step {self.name!r}: effects=[...] takes what @effect has declared, not"
+                f" {effect!r:.60}",
+                step=self.name,
+            )
+        if self.transactional is not (kind is EffectKind.TRANSACTIONAL):
+            needed = "transactional" if self.transactional else "other"
+            raise SagaDefinitionError(
+                f"step {self.name!r} is {'' if self.transactional else 'not '}transactional, and"
+                f" can only have {needed} effects; {effect.name!r} is {kind}",
+                step=self.name,
+                effect=effect.name,
+            )
 
     @property
     def retry(self) -> RetryPolicy:
