@@ -1,0 +1,1 @@
+"""An agent that refunds customers, killed and frozen at the worst moments; see README.md."""
