@@ -88,7 +88,7 @@ class ErrorBranch(Generic[In, Out]):
         error: Errors of this class (and subclasses) take the branch.
     """
 
-    def __init__(self, error: type[Exception]) -> None:
+    def __init__(self: ErrorBranch[Any, Any], error: type[Exception]) -> None:
         if not inspect.isclass(error) or not issubclass(error, Exception):  # type: ignore[redundant-expr] # callers without a type checker
             raise SagaDefinitionError(f"an error branch needs an exception class, not {error!r}")
         self.error = error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import update_wrapper
@@ -161,11 +161,23 @@ class StepDecorator(Protocol):
     """What `step(...)` with options returns."""
 
     @overload
+    def __call__(
+        self, function: Callable[[Context, In], Coroutine[Any, Any, Out]], /
+    ) -> Step[In, Out]: ...
+    @overload
+    def __call__(self, function: Callable[[In], Coroutine[Any, Any, Out]], /) -> Step[In, Out]: ...
+    @overload
     def __call__(self, function: Callable[[Context, In], Out], /) -> Step[In, Out]: ...
     @overload
     def __call__(self, function: Callable[[In], Out], /) -> Step[In, Out]: ...
 
 
+# An `async def` body is run to its end: a saga sees what it returns. Tried first, because a
+# coroutine is an `Out` too.
+@overload
+def step(function: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Step[In, Out]: ...
+@overload
+def step(function: Callable[[In], Coroutine[Any, Any, Out]], /) -> Step[In, Out]: ...
 @overload
 def step(function: Callable[[Context, In], Out], /) -> Step[In, Out]: ...
 @overload
