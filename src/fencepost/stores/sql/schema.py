@@ -126,7 +126,7 @@ events = sa.Table(
     sa.Column("owner", sa.String(255)),
     sa.Column("current_owner", sa.String(255)),
     sa.Column("step_key", sa.String(255)),
-    sa.Column("sink", sa.String(64)),
+    sa.Column("sink", sa.String(100)),
     sa.Column("payload_digest", sa.String(80)),
     sa.Column("details", Json, nullable=False),
     sa.Column("at", UtcDateTime, nullable=False, default=now()),

@@ -31,7 +31,7 @@ def upgrade() -> None:
         sa.Column("owner", sa.String(length=255), nullable=True),
         sa.Column("current_owner", sa.String(length=255), nullable=True),
         sa.Column("step_key", sa.String(length=255), nullable=True),
-        sa.Column("sink", sa.String(length=64), nullable=True),
+        sa.Column("sink", sa.String(length=100), nullable=True),
         sa.Column("payload_digest", sa.String(length=80), nullable=True),
         sa.Column("details", Json, nullable=False),
         sa.Column("at", UtcDateTime(), nullable=False),
