@@ -36,8 +36,18 @@ def cell_text(cell: Cell) -> Text:
 def table(windows: Sequence[Window], modes: Sequence[Mode], cells: Sequence[Cell]) -> Table:
     """Window × provider → times refunded, by each app."""
     title = "How often one customer was refunded, by the provider's ledger"
-    drawn = Table(title=title, title_style="bold", header_style="bold", box=box.SIMPLE_HEAD)
-    drawn.add_column("the provider", no_wrap=True)
+    drawn = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        caption=OFFERS,
+        caption_justify="left",
+        pad_edge=False,
+    )
+    drawn.add_column("provider:", max_width=36)
     for mode in modes:
         drawn.add_column(f"{mode}\nplain", no_wrap=True, min_width=9)
         drawn.add_column("\nFencepost", no_wrap=True, min_width=9)
@@ -51,9 +61,13 @@ def table(windows: Sequence[Window], modes: Sequence[Mode], cells: Sequence[Cell
     return drawn
 
 
+OFFERS = (
+    "dedupes: by Idempotency-Key · fences: checks fencing tokens and keys · queryable: can be asked"
+    " · blind: none of these"
+)
 LEGEND = (
     ("2", "bold red", "refunded twice"),
-    ("failed", "magenta", "the task failed, and nobody knows whether the customer has the money"),
+    ("failed", "magenta", "the task failed, and nobody is told that the customer has the money"),
     ("mistold", "magenta", "the customer was told another sum than the ledger has"),
     ("parked", "yellow", "stopped for a person, with the reason; nothing is guessed"),
 )
@@ -63,9 +77,15 @@ def print_legend(console: Console, cells: Sequence[Cell]) -> None:
     """What the words in the table mean, and why Fencepost has parked what it has."""
     for word, style, meaning in LEGEND:
         console.print(Text.assemble((f"{word:>8}", style), f"  {meaning}"))
-    reasons = {cell.told.replace(cell.task_id, "…") for cell in cells if cell.state == "parked"}
-    for reason in sorted(reasons):
-        console.print(Text(f"          {reason}", style="yellow"))
+    reasons = {reason(cell.told) for cell in cells if cell.state == "parked"}
+    for why in sorted(reasons):
+        console.print(Text(f"{'':10}{why}", style="yellow"))
+
+
+def reason(parked: str) -> str:
+    """What is peculiar to a reason for parking: no keys, no times."""
+    effect, _, why = parked.partition(": ")
+    return f"{effect.partition(' (')[0]}: {why.partition(';')[0]}"
 
 
 def summary(cells: Sequence[Cell]) -> dict[str, Any]:
