@@ -80,6 +80,7 @@ class EffectCall:
         resource: What the fence protects at the sink.
         number: Which call of this effect this is, from 1.
         time_left: Until the caller's lease can't be trusted any more; a good request time-out.
+        digest: Of the request, for a sink that compares requests under one key.
     """
 
     key: str
@@ -87,6 +88,7 @@ class EffectCall:
     resource: str
     number: int
     time_left: timedelta
+    digest: str | None = None
     _session: Session | None = None
 
     @property

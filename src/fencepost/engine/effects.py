@@ -219,6 +219,7 @@ class Performer:
             resource=record.resource,
             number=record.calls,
             time_left=timedelta(seconds=self.time_left()),
+            digest=record.request_digest,
         )
 
     def _confirm(self, effect: Effect[Any, Any], record: EffectRecord, result: Any) -> Any:
@@ -354,6 +355,7 @@ class Performer:
                 resource=intent.resource,
                 number=1,
                 time_left=timedelta(seconds=self.time_left()),
+                digest=intent.request_digest,
                 _session=self.session,
             )
             result = run_to_its_end(effect.function(call, request))

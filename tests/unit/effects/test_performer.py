@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import faults
+from fencepost import faults, serde
 from fencepost.effects import EffectCall, EffectKind, EffectStatus, Landed, NotLanded, Unknown
 from fencepost.errors import (
     EffectKeyConflictError,
@@ -56,6 +56,7 @@ def test_an_effect_is_recorded_called_and_confirmed(world, kind):
     assert request == Refund()
     assert (call.key, call.number, call.token) == (KEY, 1, world.owner.token())
     assert call.resource == str(world.owner.execution_id)
+    assert call.digest == serde.digest({"order": 42, "cents": 999})
     assert call.time_left == timedelta(seconds=5)
     record = world.record()
     assert (record.status, record.result) == (EffectStatus.CONFIRMED, {"number": 1})

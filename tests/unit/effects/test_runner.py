@@ -25,7 +25,7 @@ from fencepost.errors import (
 )
 from fencepost.records import EventName
 from tests.unit.effects.fleet import Fleet
-from tests.unit.effects.sagas import CALLED, CRASHES, RETRIED, Charges, Refunds, fail
+from tests.unit.effects.sagas import CRASHES, RETRIED, Charges, Refunds, fail
 from tests.unit.effects.support import (
     THRICE,
     CardDeclinedError,
