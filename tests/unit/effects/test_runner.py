@@ -27,6 +27,7 @@ from fencepost.records import EventName
 from tests.unit.effects.fleet import Fleet
 from tests.unit.effects.sagas import CRASHES, RETRIED, Charges, Refunds, fail
 from tests.unit.effects.support import (
+    CALLED,
     THRICE,
     CardDeclinedError,
     Receipt,
