@@ -27,12 +27,10 @@ class Session:
 
     Attributes:
         folder: Where the page's files go and its commands run.
-        redis_url: Celery's broker and result backend, whatever the page's code says.
         replacements: URLs that the page shows, and the servers of this test in their place.
     """
 
     folder: Path
-    redis_url: str
     replacements: Mapping[str, str]
     environment: dict[str, str] = field(init=False)
     printed: str = ""
@@ -45,8 +43,6 @@ class Session:
         scripts = Path(sys.executable).parent
         self.environment = kept | {
             "PATH": f"{scripts}{os.pathsep}{kept['PATH']}",
-            "CELERY_BROKER_URL": self.redis_url,
-            "CELERY_RESULT_BACKEND": self.redis_url,
             "COLUMNS": "200",
             "NO_COLOR": "1",
         }

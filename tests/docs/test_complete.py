@@ -11,10 +11,14 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+import typer
 
 import fencepost
+from coordinator.cli import app as coordinator_program
 from fencepost import errors
 from fencepost.celery.hardening import TASK_OPTIONS, hardened
+from fencepost.cli.app import app as fencepost_program
+from fencepost.cli.exits import Exit
 from fencepost.decide import PARENT_FAILED
 from fencepost.effects import EffectKind, EffectStatus
 from fencepost.errors import FencepostError
@@ -132,6 +136,28 @@ def test_every_column_is_listed(table: sa.Table) -> None:
     section = after.partition("\n## ")[0]
     listed = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
     assert same(listed, [column.name for column in table.columns])
+
+
+def commands_of(program: typer.Typer) -> set[str]:
+    return set(typer.main.get_group(program).commands)
+
+
+def test_every_command_is_listed() -> None:
+    listed = column(DOCS / "reference" / "cli.md", "command")
+    assert {one.split()[1] for one in listed if one.startswith("fencepost ")} == commands_of(
+        fencepost_program
+    )
+    factory = "python -m coordinator "
+    assert {one.split()[3] for one in listed if one.startswith(factory)} == commands_of(
+        coordinator_program
+    )
+
+
+def test_the_exit_codes_are_those_of_the_program() -> None:
+    _, _, after = prose_of(DOCS / "reference" / "cli.md").partition("## `fencepost`")
+    section = after.partition("\n## ")[0]
+    listed = re.findall(r"^\| `(\d+)` \|", section, re.MULTILINE)
+    assert listed == [str(int(code)) for code in Exit]
 
 
 def test_the_changelog_has_an_unreleased_section_with_entries() -> None:

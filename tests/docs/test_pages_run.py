@@ -9,6 +9,7 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, blocks_of, name_of
 from tests.docs.session import Session
 
+SHOWN_REDIS = "redis://localhost:6379/0"
 SHOWN_POSTGRES = "postgresql+psycopg://shop:secret@localhost/shop"
 DONE = {"file", "python", "console", "worker"}
 RUNNABLE = [page for page in PAGES if DONE & {str(block.verb) for block in blocks_of(page)}]
@@ -19,10 +20,10 @@ def test_a_page_does_what_it_says(
     page: Path, tmp_path: Path, redis_url: str, request: pytest.FixtureRequest
 ) -> None:
     blocks = blocks_of(page)
-    replacements = {}
+    replacements = {SHOWN_REDIS: redis_url}
     if any(SHOWN_POSTGRES in block.text for block in blocks):
         replacements[SHOWN_POSTGRES] = request.getfixturevalue("postgres_url")
-    with Session(tmp_path, redis_url, replacements) as session:
+    with Session(tmp_path, replacements) as session:
         session.play(blocks)
 
 
