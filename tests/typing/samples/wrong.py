@@ -55,6 +55,7 @@ def define() -> None:
     print(number)
     fp.start(good, Order(number=1), kee="order:1")  # E: call-arg
     fencepost.install(Celery("typed"), sagas=[pack])  # E: list-item
+    fencepost.strat(good, Order(number=1))  # E: attr-defined
 
 
 @step
