@@ -12,10 +12,16 @@ from fencepost.decide import RETURN_STEP
 from fencepost.durable import DurableTask
 from fencepost.effects import Effect, EffectKind
 from fencepost.errors import (
+    CheckpointForkError,
+    EffectError,
+    EffectKeyConflictError,
     EffectOutsideStepError,
     EffectRefusedError,
-    FencepostError,
+    FenceError,
+    PayloadError,
     ReplayMismatchError,
+    SagaDefinitionError,
+    ServiceUnavailableError,
     StepFailedError,
 )
 from fencepost.records import Checkpoint, CheckpointKind
@@ -26,13 +32,32 @@ if TYPE_CHECKING:
 
 RECORDED = (CheckpointKind.STEP, CheckpointKind.STEP_FAILED)
 
+NOT_THE_BODYS = (FenceError, ServiceUnavailableError, CheckpointForkError)
+"""Errors of the run and not of the step: nothing is on record that a replay could raise again."""
 
-class Mismatch(BaseException):
-    """The code doesn't do what is on record. No `except Exception` of the body may catch it."""
+RAISED_AGAIN: dict[str, type[EffectError]] = {
+    kind.code: kind for kind in (EffectRefusedError, EffectKeyConflictError)
+}
+"""Recorded failures that a body sees as what they were; all others are `StepFailedError`."""
 
-    def __init__(self, error: ReplayMismatchError) -> None:
+
+class Interrupted(BaseException):
+    """The run can't go on.
+
+    Derives from `BaseException`: no `except Exception` of the body is to catch it, and to go
+    another way than a replay will go.
+
+    Attributes:
+        error: Why.
+    """
+
+    def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+class Mismatch(Interrupted):
+    """The code doesn't do what is on record."""
 
 
 class TaskJournal:
@@ -61,14 +86,45 @@ class TaskJournal:
         self._next = 0
         self._visits: Counter[str] = Counter()
         self._busy = False
+        self._stopped: BaseException | None = None
         self.check = check
 
     def run(self, step: Step[Any, Any], value: Any) -> Any:
         """See `Journal.run`."""
+        self.go_on_only_if_running()
+        self._check_step(step)
+        try:
+            return self._run_or_replay(step, value)
+        except NOT_THE_BODYS as error:
+            self._stopped = Interrupted(error)
+            raise self._stopped from error
+        except Exception:
+            raise
+        except BaseException as stop:
+            # A bare `except:` or a `return` in a `finally` may swallow this one, too.
+            self._stopped = stop
+            raise
+
+    def go_on_only_if_running(self) -> None:
+        """Stop a body that has swallowed what stopped it."""
+        if self._stopped is not None:
+            raise self._stopped
+
+    def _check_step(self, step: Step[Any, Any]) -> None:
         if step.name == RETURN_STEP:
-            raise FencepostError(f"a step of a task can't be named {RETURN_STEP!r}")
+            raise SagaDefinitionError(f"a step of a task can't be named {RETURN_STEP!r}")
         if self._busy:
-            raise FencepostError("ctx.run was called inside of a step: call it from the body")
+            raise SagaDefinitionError(
+                f"ctx.run({step.name}) was called while another step runs: call it from the task's"
+                " body, one step after the other",
+                step=step.name,
+            )
+        # A takeover raises the fences of what the task declares, before anything else.
+        for effect in step.effects:
+            if effect not in self._task.effects:
+                raise self._undeclared(effect)
+
+    def _run_or_replay(self, step: Step[Any, Any], value: Any) -> Any:
         data = serde.dump(value, step.input_type, what=f"input of step {step.name!r}")
         self._visits[step.name] += 1
         visit, digest = self._visits[step.name], serde.digest(data)
@@ -86,19 +142,27 @@ class TaskJournal:
 
     def perform(self, effect: Effect[Any, Any], request: Any, key: str | None) -> Any:
         """See `Journal.perform`."""
+        self.go_on_only_if_running()
         if effect not in self._task.effects:
-            raise EffectOutsideStepError(
-                f"task {self._task.name!r} doesn't declare effect {effect.name!r}: add it to"
-                " @task(effects=(...))",
-                effect=effect.name,
-            )
+            raise self._undeclared(effect)
         return self.run(step_for(effect, key), request)
 
-    def finish(self) -> None:
-        """The body has returned: it must have come past everything that is on record."""
+    def _undeclared(self, effect: Effect[Any, Any]) -> EffectOutsideStepError:
+        return EffectOutsideStepError(
+            f"task {self._task.name!r} doesn't declare effect {effect.name!r}: add it to"
+            " @task(effects=(...))",
+            effect=effect.name,
+        )
+
+    def finish(self, how: str = "the body returned") -> None:
+        """The body has ended: it must have come past everything that is on record.
+
+        Args:
+            how: It ended, for the error.
+        """
+        self.go_on_only_if_running()
         if self._next < len(self._recorded):
-            left = self._recorded[self._next]
-            raise _mismatch(left, "the body returned")
+            raise _mismatch(self._recorded[self._next], how)
 
     def _replay(self, name: str, visit: int, digest: str) -> Checkpoint | None:
         if self._next == len(self._recorded):
@@ -130,8 +194,9 @@ def step_for(effect: Effect[Any, Any], key: str | None) -> Step[Any, Any]:
 def _outcome(entry: Checkpoint, step: Step[Any, Any]) -> Any:
     if entry.kind is CheckpointKind.STEP_FAILED:
         info = entry.result["error"]
-        if info["code"] == EffectRefusedError.code:
-            raise EffectRefusedError(info["message"], **info["details"])
+        as_it_was = RAISED_AGAIN.get(info["code"])
+        if as_it_was is not None:
+            raise as_it_was(info["message"], **info["details"])
         raise StepFailedError(
             f"step {entry.step!r} failed: {info['message']}",
             step=entry.step,
@@ -140,8 +205,10 @@ def _outcome(entry: Checkpoint, step: Step[Any, Any]) -> Any:
             cause_code=info["code"],
             details=info["details"],
         )
-    what = f"result of step {entry.step!r}"
-    return serde.load(entry.result["value"], step.output_type, what=what)
+    try:
+        return serde.load(entry.result["value"], step.output_type, what="result")
+    except PayloadError as problem:
+        raise _mismatch(entry, problem.message) from problem
 
 
 def _mismatch(entry: Checkpoint, instead: str) -> Mismatch:

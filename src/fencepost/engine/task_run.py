@@ -8,15 +8,9 @@ from typing import Any
 from fencepost import serde
 from fencepost.decide import RETURN_STEP, RunBody, decide
 from fencepost.durable import DurableTask, TaskContext
-from fencepost.engine.journal import Mismatch, TaskJournal
+from fencepost.engine.journal import NOT_THE_BODYS, Interrupted, Mismatch, TaskJournal
 from fencepost.engine.run import BodyFailedError, Run
-from fencepost.errors import (
-    CheckpointForkError,
-    FenceError,
-    LeaseDeadlineError,
-    NeedsPerson,
-    ServiceUnavailableError,
-)
+from fencepost.errors import CheckpointForkError, LeaseDeadlineError, NeedsPerson
 from fencepost.failure import error_info
 from fencepost.records import CheckpointKind
 from fencepost.saga import Step
@@ -48,28 +42,40 @@ class TaskRun(Run):
             journal=journal,
         )
         try:
+            kind, result = self._end_of_body(journal, context, command)
+        except Mismatch as mismatch:
+            self.park(RETURN_STEP, 1, str(mismatch.error), mismatch.error)
+        except Interrupted as interrupted:
+            raise interrupted.error from None
+        self.own.commit(kind, RETURN_STEP, 1, result)
+
+    def _end_of_body(
+        self, journal: TaskJournal, context: TaskContext, command: RunBody
+    ) -> tuple[CheckpointKind, Any]:
+        task = command.task
+        try:
             value = serde.load(command.value, task.input_type, what=f"input of task {task.name!r}")
             result = task.invoke(context, value)
             journal.finish()
             data = serde.dump(result, task.output_type, what=f"result of task {task.name!r}")
-        except Mismatch as mismatch:
-            self.park(RETURN_STEP, 1, str(mismatch.error), mismatch.error)
-        except (ServiceUnavailableError, CheckpointForkError, FenceError):
+        except NOT_THE_BODYS:
             raise
         except Exception as error:  # noqa: BLE001 - the body is the user's code
-            self._body_failed(task, error)
-        else:
-            self.own.commit(CheckpointKind.STEP, RETURN_STEP, 1, data)
+            journal.go_on_only_if_running()
+            return CheckpointKind.TASK_FAILED, self._failure_of_body(task, journal, error)
+        return CheckpointKind.STEP, data
 
-    def _body_failed(self, task: DurableTask[Any, Any], error: Exception) -> None:
-        if isinstance(error, NeedsPerson):
-            self.park(RETURN_STEP, 1, error.message, error)
+    def _failure_of_body(
+        self, task: DurableTask[Any, Any], journal: TaskJournal, error: Exception
+    ) -> Any:
         delay = task.retry.delay_after(self.own.attempt, error)
         if delay is not None:
             self.retry(RETURN_STEP, 1, error, delay)
+        journal.finish(f"the body raised {type(error).__name__}: {error}")
+        if isinstance(error, NeedsPerson):
+            self.park(RETURN_STEP, 1, error.message, error)
         logger.error("task %s (%s) failed: %s", task.name, self.own.execution.execution_id, error)
-        info = error_info(error).model_dump(mode="json")
-        self.own.commit(CheckpointKind.TASK_FAILED, RETURN_STEP, 1, info)
+        return error_info(error).model_dump(mode="json")
 
     def run_recorded(self, step: Step[Any, Any], visit: int, data: Any, digest: str) -> None:
         """Run a step of a durable task and record what came of it, with its input's digest."""
