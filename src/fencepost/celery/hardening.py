@@ -25,6 +25,9 @@ TASK_OPTIONS: dict[str, Any] = {
     "track_started": True,
     "max_retries": 0,
     "serializer": "json",
+    # Celery writes what a task returns into logs and events. Id and status, which come first in
+    # our reply, fit in; a saga's result and error, which may be confidential, don't.
+    "resultrepr_maxsize": 80,
 }
 """Options of Fencepost's own tasks; they override the app's settings for these tasks only."""
 

@@ -29,7 +29,7 @@ def register_tasks(app: Celery, fencepost: Fencepost) -> tuple[Task[..., Any], T
     def run(execution_id: str) -> dict[str, Any]:
         """Carry an execution as far as it can go."""
         try:
-            return _reply(fencepost.engine.run(UUID(execution_id)))
+            return reply_of(fencepost.engine.run(UUID(execution_id)))
         except Suspended as suspended:
             logger.info("%s", suspended.reason)
             raise Ignore(suspended.reason) from None
@@ -53,7 +53,9 @@ def register_tasks(app: Celery, fencepost: Fencepost) -> tuple[Task[..., Any], T
     return declare(name=RUN, **options)(run), declare(name=JOIN, **options)(join)
 
 
-def _reply(outcome: Outcome) -> dict[str, Any]:
+def reply_of(outcome: Outcome) -> dict[str, Any]:
+    """An execution's end as its task's result, what may be confidential last."""
+    # `TASK_OPTIONS` has Celery cut its logs and events after the first two.
     return {
         "execution_id": str(outcome.execution_id),
         "status": str(outcome.status),
