@@ -297,6 +297,10 @@ class EffectStore(Protocol):
         """Record the result of a transactional effect whose key was taken."""
         ...
 
+    def find(self, sink: str, key: str) -> EffectRecord | None:
+        """What is recorded under a key, by whichever execution."""
+        ...
+
     def of_execution(self, execution_id: UUID) -> list[EffectRecord]:
         """All effects of an execution, oldest first."""
         ...

@@ -491,6 +491,15 @@ class EffectStoreConformance:
         assert [e.key for e in effects.of_execution(worker.execution_id)] == ["b", "a", "c"]
         assert effects.of_execution(uuid4()) == []
 
+    def test_an_effect_is_found_by_its_sink_and_key(self, store, effects):
+        worker = started(store)
+        effects.intend(intent_of(worker, "a"))
+        found = effects.find(SINK, "a")
+        assert found is not None
+        assert ageless(found) == ageless(recorded(effects, worker, "a"))
+        assert effects.find(SINK, "b") is None
+        assert effects.find("mail", "a") is None
+
     def test_in_doubt_lists_unknown_outcomes_of_parked_executions_only(self, store, effects):
         parked = {}
         for status in EffectStatus:

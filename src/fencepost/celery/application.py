@@ -22,14 +22,17 @@ from fencepost.celery.transport import CeleryTransport
 from fencepost.decide import Definition
 from fencepost.durable import DurableTask
 from fencepost.engine import Engine, EngineOptions
+from fencepost.engine.decisions import Decision, decide_effect
 from fencepost.engine.registry import Registry
 from fencepost.errors import ConfigurationError
+from fencepost.records import Status
 from fencepost.saga import Saga
 from fencepost.settings import FencepostSettings, load_settings
 from fencepost.stores.redis import RedisLeaseStore
 from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore, create_engine
 
 if TYPE_CHECKING:
+    from fencepost.effects import EffectRecord
     from fencepost.ports import LeaseStore
     from fencepost.records import Execution
 
@@ -103,6 +106,7 @@ class Fencepost:
             EngineOptions(
                 lease_ttl=settings.ttl,
                 max_recoveries=settings.max_recoveries,
+                max_effect_payload=settings.max_effect_payload,
                 draining=self.draining,
                 owner=f"{node}:{os.getpid()}",
             ),
@@ -115,7 +119,7 @@ class Fencepost:
         Args:
             database: The engine of the ledger's database, of this process alone.
         """
-        return SqlExecutionStore(database)
+        return SqlExecutionStore(database, start_grace=self.settings.grace)
 
     def open_leases(self) -> LeaseStore:
         """Make this process's lease store; a subclass may make another (see `install`)."""
@@ -195,6 +199,45 @@ class Fencepost:
     ) -> Handle[Out]:
         """A handle on an execution that was started elsewhere."""
         return Handle(self, execution_id, saga.output_type, created=False)
+
+    def effects_in_doubt(self, limit: int = 100) -> list[EffectRecord]:
+        """Effects that wait for a person's decision, oldest first."""
+        return self.engine.effects.in_doubt(limit)
+
+    def resolve_effect(
+        self, sink: str, key: str, *, landed: bool, result: Any = None, by: str, why: str
+    ) -> Decision:
+        """Decide about an effect in doubt; its execution goes on if nothing else of it is.
+
+        Args:
+            sink: Where the effect lands.
+            key: Its key.
+            landed: What you have found out: it is there, or it isn't and never will be.
+            result: JSON-compatible: what the sink answered, where it has landed.
+            by: Who decides.
+            why: Kept in the audit trail.
+
+        Raises:
+            EffectNotFoundError: There is no such effect.
+            ExecutionStateError: Its outcome is known, or its execution isn't parked.
+            PayloadError: The result isn't of the effect's type.
+        """
+        engine = self.engine
+        recorded = engine.effects.find(sink, key)
+        decision = decide_effect(
+            engine.executions,
+            engine.effects,
+            sink,
+            key,
+            landed=landed,
+            result=result,
+            by=by,
+            why=why,
+            declared=engine.registry.effect(recorded.effect) if recorded else None,
+        )
+        if decision.execution.status is Status.ACTIVE:
+            engine.dispatch(decision.execution)
+        return decision
 
     def findings(self) -> list[Finding]:
         """What in the app's settings breaks the protocol or slows it down."""

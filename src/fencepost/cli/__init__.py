@@ -1,4 +1,4 @@
-"""The command line: `fencepost migrate | check | status | events | verify | retry`."""
+"""The command line; `fencepost --help` lists the commands."""
 
 __all__ = ["main"]
 

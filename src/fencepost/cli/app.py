@@ -149,3 +149,64 @@ def retry(
     from fencepost.cli.maintenance import retry_execution
 
     retry_execution(database_url, execution, why, as_json=json)
+
+
+@app.command(epilog=EPILOG)
+def effects(
+    execution: Annotated[
+        str | None, typer.Argument(metavar="EXECUTION", help="One execution: all of its effects")
+    ] = None,
+    in_doubt: Annotated[
+        bool,
+        typer.Option("--in-doubt", help="Of an execution, only those whose outcome is unknown"),
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The oldest")] = 100,
+    database_url: options.DatabaseUrl = None,
+    json: options.Json = False,
+) -> None:
+    """List the effects that wait for a person; or show one execution's, with their requests."""
+    from fencepost.cli.effects import list_in_doubt, show_effects
+
+    if execution is None:
+        list_in_doubt(database_url, limit, as_json=json)
+    else:
+        show_effects(database_url, execution, only_in_doubt=in_doubt, as_json=json)
+
+
+@app.command(epilog=EPILOG)
+def resolve(
+    sink: Annotated[str, typer.Argument(metavar="SINK", help="Where the effect lands")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its key")],
+    *,
+    why: Annotated[str, typer.Option("--why", help="For the audit trail")],
+    landed: Annotated[
+        str | None,
+        typer.Option(
+            "--landed", metavar="RESULT", help="It is there; what the sink answered, JSON"
+        ),
+    ] = None,
+    not_landed: Annotated[
+        bool, typer.Option("--not-landed", help="It is not there, and no late call will bring it")
+    ] = False,
+    by: Annotated[str | None, typer.Option("--by", help="Who decides; by default you")] = None,
+    application: Annotated[
+        str | None,
+        typer.Option("--app", "-A", metavar="APP", help="Your app, to hold RESULT to its type"),
+    ] = None,
+    database_url: options.DatabaseUrl = None,
+    json: options.Json = False,
+) -> None:
+    """Decide about an effect in doubt. Its execution goes on if nothing else of it is in doubt."""
+    from fencepost.cli.effects import resolve_effect
+
+    resolve_effect(
+        database_url,
+        sink,
+        key,
+        landed=landed,
+        not_landed=not_landed,
+        why=why,
+        by=by,
+        application=application,
+        as_json=json,
+    )

@@ -37,12 +37,15 @@ JSON_WANTED = "fencepost.json"
 _EXITS = {
     "cli.app-not-found": Exit.USAGE,
     "config.invalid": Exit.CONFIG,
+    "effect.not-found": Exit.USAGE,
     "execution.not-found": Exit.USAGE,
+    "payload.invalid": Exit.USAGE,
     "schema.out-of-date": Exit.CONFIG,
     "service.unavailable": Exit.UNAVAILABLE,
 }
 
 _NEXT = {
+    "effect.not-found": "fencepost effects",
     "execution.not-found": "fencepost status",
     "execution.wrong-state": "fencepost status {execution_id}",
     "schema.out-of-date": "fencepost migrate",

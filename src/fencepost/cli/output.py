@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -23,6 +23,13 @@ COLOURS = {
     "failed": "red",
     "compensated": "yellow",
     "continued": "blue",
+}
+
+
+_SCALARS: dict[type, Callable[[Any], Any]] = {
+    datetime: datetime.isoformat,
+    timedelta: timedelta.total_seconds,
+    UUID: str,
 }
 
 
@@ -65,10 +72,9 @@ def plain(value: Any) -> Any:
     """Records to JSON-compatible dictionaries."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, UUID):
-        return str(value)
+    for kind, convert in _SCALARS.items():
+        if isinstance(value, kind):
+            return convert(value)
     if isinstance(value, dict):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -67,7 +67,7 @@ def show_execution(database_url: str | None, execution_id: str, *, as_json: bool
     typer.echo()
     _show_chain(chain)
     if execution.status is Status.PARKED:
-        typer.echo(f"\nnext: fencepost retry {execution.execution_id} --why '...'")
+        typer.echo(f"\nnext: {_way_on(execution)}")
 
 
 def _facts(execution: Execution, run: Sequence[Execution]) -> Iterator[tuple[str, str]]:
@@ -89,6 +89,13 @@ def _facts(execution: Execution, run: Sequence[Execution]) -> Iterator[tuple[str
         yield "parked", execution.parked_reason
     if _message(execution):
         yield "error", f"{_message(execution)} [{execution.error.get('code')}]"
+
+
+def _way_on(execution: Execution) -> str:
+    error = execution.error if isinstance(execution.error, dict) else {}
+    if str(error.get("code", "")).startswith("effect."):
+        return f"fencepost effects {execution.execution_id}"
+    return f"fencepost retry {execution.execution_id} --why '...'"
 
 
 def _show_chain(chain: Iterable[Checkpoint]) -> None:

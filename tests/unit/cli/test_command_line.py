@@ -15,7 +15,7 @@ from fencepost import __version__
 from fencepost.cli.app import app
 from fencepost.cli.exits import Exit
 
-COMMANDS = ("migrate", "check", "status", "events", "verify", "retry")
+COMMANDS = ("migrate", "check", "status", "events", "verify", "retry", "effects", "resolve")
 VARIABLES = ("FENCEPOST_DATABASE_URL", "FENCEPOST_REDIS_URL", "FENCEPOST_BROKER_URL")
 ID = "12345678-1234-5678-1234-567812345678"
 

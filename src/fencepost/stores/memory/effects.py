@@ -147,6 +147,12 @@ class MemoryEffectStore:
         """See `EffectStore.confirm_in_session`."""
         session.effects.append((intent, stored(result)))
 
+    def find(self, sink: str, key: str) -> EffectRecord | None:
+        """See `EffectStore.find`."""
+        with self._executions.locked() as (tables, now, _):
+            row = tables.effects.get((sink, key))
+            return None if row is None else row.as_of(now)
+
     def of_execution(self, execution_id: UUID) -> list[EffectRecord]:
         """See `EffectStore.of_execution`."""
         with self._executions.locked() as (tables, now, _):

@@ -170,6 +170,12 @@ class SqlEffectStore:
         )
         session.execute(confirm)
 
+    def find(self, sink: str, key: str) -> EffectRecord | None:
+        """See `EffectStore.find`."""
+        with self._executions.reading() as connection:
+            row = connection.execute(_at(sink, key)).first()
+        return None if row is None else _record(row)
+
     def of_execution(self, execution_id: UUID) -> list[EffectRecord]:
         """See `EffectStore.of_execution`."""
         query = _SELECT.where(effects.c.execution_id == execution_id)
