@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -79,7 +80,8 @@ class EffectCall:
         token: The fence token of the caller.
         resource: What the fence protects at the sink.
         number: Which call of this effect this is, from 1.
-        time_left: Until the caller's lease can't be trusted any more; a good request time-out.
+        time_left: From when the call was made until the caller's lease can't be trusted any more;
+            a good request time-out.
         digest: Of the request, for a sink that compares requests under one key.
     """
 
@@ -90,6 +92,16 @@ class EffectCall:
     time_left: timedelta
     digest: str | None = None
     _session: Session | None = None
+    _made_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def deadline(self) -> float:
+        """When the caller's lease can't be trusted any more, by `time.monotonic()`.
+
+        To be looked at right before sending, where work comes before that: a process that was
+        frozen in between must not send.
+        """
+        return self._made_at + self.time_left.total_seconds()
 
     @property
     def session(self) -> Session:

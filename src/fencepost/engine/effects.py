@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any, assert_never
 
 from fencepost import faults, serde
@@ -28,11 +30,13 @@ from fencepost.effects.declaration import EFFECT_RETRIES
 from fencepost.effects.model import EffectIntent, check_same_request
 from fencepost.errors import (
     EffectError,
+    EffectKeyConflictError,
     EffectOutsideStepError,
     EffectRefusedError,
     FenceError,
     LeaseDeadlineError,
     PayloadError,
+    ServiceUnavailableError,
 )
 from fencepost.failure import error_info
 from fencepost.fence import FenceToken
@@ -49,6 +53,30 @@ PAYLOAD_LIMIT = 256 * 1024
 
 IN_UNDO = "undo:"
 """In the default keys of what a compensation performs: it works under its step's step key."""
+
+
+class Standing(StrEnum):
+    """What has become of an effect that is confirmed."""
+
+    STANDS = "stands"
+    BEING_UNDONE = "being-undone"
+    """Its execution compensates, and may come to it."""
+    UNDONE = "undone"
+
+
+class Unrecorded(BaseException):
+    """The ledger doesn't answer, perhaps after the sink has: this attempt is over.
+
+    Derives from `BaseException` so that no step's `except Exception` goes another way, to a
+    second provider for instance, beside what has landed and isn't recorded.
+
+    Attributes:
+        error: Why.
+    """
+
+    def __init__(self, error: ServiceUnavailableError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class InDoubt(BaseException):
@@ -88,7 +116,9 @@ class Performer:
         session: The step's session, if it is transactional.
         undoing: Whether the step is the compensation of the one that its token names.
         payload_limit: Bytes of JSON of one request or result.
+        standing: What has become of another execution's confirmed effect.
         undecided: Keys that this attempt has announced, and whose outcome it hasn't recorded.
+        met: Keys that this attempt has come to.
     """
 
     store: EffectStore
@@ -99,17 +129,26 @@ class Performer:
     session: Any = None
     undoing: bool = False
     payload_limit: int = PAYLOAD_LIMIT
+    standing: Callable[[EffectRecord], Standing] = lambda _record: Standing.STANDS
     undecided: set[str] = field(default_factory=set)
+    met: set[str] = field(default_factory=set)
     _counts: dict[str, int] = field(default_factory=dict)
 
     def perform(self, effect: Effect[Any, Any], request: Any, key: str | None) -> Any:
         """See `StepContext.perform`."""
+        try:
+            return self._perform(effect, request, key)
+        except ServiceUnavailableError as problem:
+            raise Unrecorded(problem) from problem
+
+    def _perform(self, effect: Effect[Any, Any], request: Any, key: str | None) -> Any:
         self._check_place(effect)
         data = serde.dump(request, effect.request_type, what=_request_of(effect))
         check_size(data, _request_of(effect), self.payload_limit)
         # What a replay would be given, and not what happens to have the same JSON.
         request = serde.load(data, effect.request_type, what=_request_of(effect))
         intent = self._intent(effect, request, data, key)
+        self.met.add(intent.key)
         facts = {"effect": effect.name, "key": intent.key}
         faults.reach("effect.before-intent", **facts)
         if effect.kind is EffectKind.TRANSACTIONAL:
@@ -120,6 +159,7 @@ class Performer:
         faults.reach("effect.after-intent", **facts)
         if not ours_to_call:
             if record.status is EffectStatus.CONFIRMED:
+                self._check_that_it_stands(effect, record)
                 return self._recorded(effect, record)
             self._wait_for_other_execution(effect, record)
             self.undecided.add(intent.key)
@@ -213,7 +253,10 @@ class Performer:
         return self._confirm(effect, record, result)
 
     def _call_facts(self, record: EffectRecord) -> EffectCall:
+        # Before anything is asked: a freeze from here on must not move the deadline.
+        now = time.monotonic()
         return EffectCall(
+            _made_at=now,
             key=record.key,
             token=self.token,
             resource=record.resource,
@@ -267,6 +310,27 @@ class Performer:
         reason = f"key {record.key!r} at {record.sink} is in use by execution {record.execution_id}"
         delay = EFFECT_RETRIES.delay_after(self.attempt, EffectError(reason))
         raise InDoubt(effect, record, reason, delay)
+
+    def _check_that_it_stands(self, effect: Effect[Any, Any], record: EffectRecord) -> None:
+        """Nobody may build on another execution's effect that was undone."""
+        if record.execution_id == self.token.execution_id:
+            return
+        match self.standing(record):
+            case Standing.STANDS:
+                return
+            case Standing.BEING_UNDONE:
+                reason = f"{record.key!r} is perhaps being undone by {record.execution_id}"
+                delay = EFFECT_RETRIES.delay_after(self.attempt, EffectError(reason))
+                raise InDoubt(effect, record, reason, delay)
+            case Standing.UNDONE:
+                raise EffectKeyConflictError(
+                    f"key {record.key!r} at sink {record.sink!r} stands for an effect of execution"
+                    f" {record.execution_id} that was undone: another attempt needs another key",
+                    sink=record.sink,
+                    key=record.key,
+                    execution_id=str(record.execution_id),
+                    effect=record.effect,
+                )
 
     def _after_unknown_outcome(
         self, effect: Effect[Any, Any], record: EffectRecord, request: Any
@@ -347,6 +411,7 @@ class Performer:
                 if record.status is not EffectStatus.CONFIRMED:
                     reason = f"it was called as {record.kind}, and is {record.status}"
                     raise self._for_a_person(effect, record, reason)
+                self._check_that_it_stands(effect, record)
                 return self._recorded(effect, record)
             faults.reach("effect.after-intent", **facts)
             call = EffectCall(

@@ -19,7 +19,7 @@ from fencepost.effects import EffectRecord, EffectStatus
 from fencepost.effects.declaration import EFFECT_RETRIES
 from fencepost.effects.model import UNKNOWN_OUTCOME
 from fencepost.engine import fences
-from fencepost.engine.effects import InDoubt, Performer
+from fencepost.engine.effects import InDoubt, Performer, Standing, Unrecorded
 from fencepost.engine.heartbeat import Heartbeat
 from fencepost.engine.ownership import Ownership
 from fencepost.errors import (
@@ -29,6 +29,7 @@ from fencepost.errors import (
     ExecutionLeaseLostError,
     FenceUnavailableError,
     LeaseDeadlineError,
+    ReplayMismatchError,
     ServiceUnavailableError,
     StaleLeaseFenceError,
     Suspended,
@@ -39,6 +40,7 @@ from fencepost.ports import Transaction
 from fencepost.records import (
     Acquired,
     CheckpointKind,
+    Phase,
     Status,
 )
 from fencepost.saga import Step
@@ -134,6 +136,8 @@ class Run(ABC):
                 self._park_if_undecided(step, name, visit, performer)
                 faults.reach("step.after", step=name, kind=kind)
                 self.own.commit(kind, name, visit, record(data), transaction=transaction)
+        except Unrecorded as unrecorded:
+            raise unrecorded.error from None
         except (ServiceUnavailableError, CheckpointForkError):
             raise
         except StaleLeaseFenceError as refused:
@@ -194,7 +198,23 @@ class Run(ABC):
             session=transaction.session if transaction is not None else None,
             undoing=kind is CheckpointKind.UNDO,
             payload_limit=self.engine.options.max_effect_payload,
+            standing=self._standing,
         )
+
+    def _standing(self, record: EffectRecord) -> Standing:
+        """What has become of another execution's confirmed effect."""
+        other = self.store.get(record.execution_id)
+        if other is None or other.phase is Phase.FORWARD:
+            return Standing.STANDS
+        progress = Progress(self.store.chain(other.execution_id))
+        entered = progress.compensating
+        if entered is not None and record.epoch > entered.epoch:
+            return Standing.STANDS  # it is itself part of the undoing, which raised the epoch
+        if any(
+            e.kind is CheckpointKind.UNDO and e.step_key == record.step_key for e in progress.chain
+        ):
+            return Standing.UNDONE
+        return Standing.STANDS if other.status.ended else Standing.BEING_UNDONE
 
     def _context(
         self,
@@ -228,19 +248,41 @@ class Run(ABC):
     ) -> None:
         """A step isn't completed over an effect whose outcome nobody knows.
 
-        The body may have swallowed that, or an earlier attempt announced what this one didn't
-        come to again.
+        The body may have swallowed that, or an earlier attempt announced, or did, what this one
+        didn't come to again: its result would tell of another world.
         """
         if not step.effects or step.transactional:
             return
         if not performer.undecided and self._first_attempt(performer.token):
             return
-        left = self._left_by(performer.token, UNKNOWN_OUTCOME)
-        if left:
-            reason = f"step {name!r} has returned, and left in doubt: {_listed(left)}"
-            sink, key = left[0].sink, left[0].key
-            error = EffectInDoubtError(reason, effect=left[0].effect, sink=sink, key=key)
+        left = self._left_by(performer.token, MAY_HAVE_LANDED)
+        # A compensation works under the step key of what it undoes, whose effects aren't its own.
+        met = {r.key for r in left} if performer.undoing else performer.met
+        self.park_over(left, met, name, visit, f"step {name!r} has returned")
+
+    def park_over(
+        self, left: list[EffectRecord], met: set[str], name: str, visit: int, how: str
+    ) -> None:
+        """Park instead of going on over effects that are in doubt, or that nobody came to again.
+
+        Args:
+            left: Effects that have landed or may have.
+            met: Keys of those that the code came to.
+            name: Of the step in hand.
+            visit: Of it.
+            how: It ended, for the reason.
+        """
+        unknown = [record for record in left if record.status in UNKNOWN_OUTCOME]
+        if unknown:
+            reason = f"{how}, and left in doubt: {_listed(unknown)}"
+            first = unknown[0]
+            error = EffectInDoubtError(reason, effect=first.effect, sink=first.sink, key=first.key)
             self.park(name, visit, reason, error)
+        # What a person has decided is known to a person.
+        not_met = [r for r in left if r.key not in met and r.resolution is None]
+        if not_met:
+            reason = f"{how} without coming to what an earlier attempt did: {_listed(not_met)}"
+            self.park(name, visit, reason, ReplayMismatchError(reason, step=name, visit=visit))
 
     def _first_attempt(self, token: FenceToken) -> bool:
         """Whether nobody can have begun this step before, as far as is known without asking."""

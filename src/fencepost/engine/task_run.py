@@ -8,8 +8,8 @@ from typing import Any
 from fencepost import serde
 from fencepost.decide import RETURN_STEP, RunBody, decide
 from fencepost.durable import DurableTask, TaskContext
-from fencepost.engine.journal import NOT_THE_BODYS, Interrupted, Mismatch, TaskJournal
-from fencepost.engine.run import BodyFailedError, Run
+from fencepost.engine.journal import NOT_THE_BODYS, RECORDED, Interrupted, Mismatch, TaskJournal
+from fencepost.engine.run import MAY_HAVE_LANDED, BodyFailedError, Run
 from fencepost.errors import CheckpointForkError, LeaseDeadlineError, NeedsPerson
 from fencepost.failure import error_info
 from fencepost.records import CheckpointKind
@@ -47,7 +47,20 @@ class TaskRun(Run):
             self.park(RETURN_STEP, 1, str(mismatch.error), mismatch.error)
         except Interrupted as interrupted:
             raise interrupted.error from None
+        self._park_over_effects(task, "has returned" if kind is CheckpointKind.STEP else "failed")
         self.own.commit(kind, RETURN_STEP, 1, result)
+
+    def _park_over_effects(self, task: DurableTask[Any, Any], how: str) -> None:
+        """An earlier run may have come to an effect that this one's code didn't come to again."""
+        if not task.effects:
+            return
+        recorded = {entry.step_key for entry in self.own.chain if entry.kind in RECORDED}
+        left = [
+            record
+            for record in self.engine.effects.of_execution(self.own.execution.execution_id)
+            if record.status in MAY_HAVE_LANDED and record.step_key not in recorded
+        ]
+        self.park_over(left, set(), RETURN_STEP, 1, f"task {task.name!r} {how}")
 
     def _end_of_body(
         self, journal: TaskJournal, context: TaskContext, command: RunBody
