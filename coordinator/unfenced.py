@@ -21,10 +21,11 @@ from fencepost.celery import Fencepost
 from fencepost.errors import ConfigurationError
 from fencepost.fence import FenceToken
 from fencepost.ports import LeaseStore
-from fencepost.records import Checkpoint, Commit, Event, Execution, Lease, LeaseState
-from fencepost.stores.sql import SqlExecutionStore, chain, create_engine, rows, statements
+from fencepost.records import Checkpoint, Commit, Event, Lease, LeaseState
+from fencepost.stores.sql import SqlExecutionStore, create_engine
 from fencepost.stores.sql.schema import checkpoints, executions
 from fencepost.stores.sql.transactions import SqlTransaction
+from fencepost.stores.sql.types import after, now
 from ledger.models import ARTIFACT_GUARD, Artifact, Attestation, Diagnostics
 
 MARK = "coordinator_unfenced_demo"
@@ -72,14 +73,18 @@ class UnfencedExecutionStore(SqlExecutionStore):
     def commit(self, commit: Commit) -> Checkpoint:
         """Extend the chain, or overwrite the checkpoint of the same step key and kind."""
         with self.writing() as connection:
-            return _overwrite(connection, commit)
+            head, seq = _seize(connection, commit.token)
+            overwritten = _overwrite(connection, commit)
+        if overwritten is not None:
+            return _named(self.chain(commit.token.execution_id), overwritten)
+        return super().commit(replace(commit, parent=head, seq=seq + 1))
 
     @contextmanager
     def transaction(self, token: FenceToken) -> Iterator[SqlTransaction]:
         """Open a transaction whose rows replace those of the same step key."""
-        with super().transaction(token) as transaction:
-            sa.event.listen(transaction.session, "before_flush", _replace_rows)
-            yield cast(SqlTransaction, UnfencedTransaction(transaction.session))
+        with super().transaction(token) as fenced:
+            sa.event.listen(fenced.session, "before_flush", _replace_rows)
+            yield cast(SqlTransaction, UnfencedTransaction(self, fenced))
 
     def _give_up(self, token: FenceToken, due_in: timedelta, event: Event, **values: Any) -> None:
         with self.writing() as connection:
@@ -91,17 +96,32 @@ class UnfencedExecutionStore(SqlExecutionStore):
 
 
 class UnfencedTransaction:
-    """A transactional step's transaction without the check before its commit."""
+    """A transactional step's transaction whose fence lets everybody through.
 
-    def __init__(self, session: Any) -> None:
-        self.session = session
+    Args:
+        store: Where checkpoints are read.
+        fenced: The real one.
+    """
+
+    def __init__(self, store: SqlExecutionStore, fenced: SqlTransaction) -> None:
+        self._store = store
+        self._fenced = fenced
+
+    @property
+    def session(self) -> Any:
+        """The session that the step's body works with."""
+        return self._fenced.session
 
     def commit(self, commit: Commit) -> Checkpoint:
-        """Flush, write the checkpoint, commit."""
+        """Become the owner, write, commit."""
         self.session.flush()
-        landed = _overwrite(self.session.connection(), commit)
+        connection = self.session.connection()
+        head, seq = _seize(connection, commit.token)
+        overwritten = _overwrite(connection, commit)
+        if overwritten is None:
+            return self._fenced.commit(replace(commit, parent=head, seq=seq + 1))
         self.session.land()
-        return landed
+        return _named(self._store.chain(commit.token.execution_id), overwritten)
 
 
 class UnfencedLeaseStore:
@@ -146,39 +166,50 @@ def _believed(lease: Lease) -> Lease:
     return replace(lease, deadline=float("inf"))
 
 
-def _seize(connection: sa.Connection, token: FenceToken) -> Execution:
-    """Make the writer the owner, epoch and all; returns the row as it then is."""
-    chain.lock_execution(connection, token.execution_id)
-    connection.execute(
+def _seize(connection: sa.Connection, token: FenceToken) -> tuple[UUID, int]:
+    """Make the writer the owner, epoch and all; returns the chain's head and its number."""
+    row = connection.execute(
         sa.update(executions)
         .where(executions.c.execution_id == token.execution_id)
         .values(epoch=token.epoch, owner=token.owner)
-    )
-    return chain.lock_execution(connection, token.execution_id)
+        .returning(executions.c.head, executions.c.head_seq)
+    ).one()
+    return row.head, row.head_seq
 
 
-def _overwrite(connection: sa.Connection, commit: Commit) -> Checkpoint:
-    current = _seize(connection, commit.token)
-    existing = connection.execute(
-        sa.select(checkpoints.c.checkpoint_id).where(
-            checkpoints.c.step_key == commit.token.step_key, checkpoints.c.kind == commit.kind
+def _overwrite(connection: sa.Connection, commit: Commit) -> UUID | None:
+    """Replace the checkpoint of the same step key and kind; None if there is none."""
+    token = commit.token
+    replaced: UUID | None = connection.execute(
+        sa.update(checkpoints)
+        .where(checkpoints.c.step_key == token.step_key, checkpoints.c.kind == commit.kind)
+        .values(
+            epoch=token.epoch,
+            owner=token.owner,
+            attempt=commit.attempt,
+            result=commit.result,
+            created_at=now(),
         )
+        .returning(checkpoints.c.checkpoint_id)
     ).scalar()
-    if existing is None:
-        appended = replace(commit, parent=current.head, seq=current.head_seq + 1)
-        landed = chain.extend(connection, appended)
-        assert landed is not None  # the row was seized in this very transaction
-        return landed
-    stays = {"new_head": current.head, "new_seq": current.head_seq, "held_head": current.head}
-    connection.execute(statements.ADVANCE, statements.advance_values(commit) | stays)
-    kept = ("checkpoint_id", "execution_id", "seq", "parent_checkpoint_id", "kind", "step_key")
-    values = {k: v for k, v in rows.committed(commit).items() if k not in kept}
-    connection.execute(
-        sa.update(checkpoints).where(checkpoints.c.checkpoint_id == existing).values(values)
-    )
-    found = chain.read_checkpoint(connection, existing)
-    assert found is not None  # it was there a moment ago
-    return found
+    if replaced is not None:
+        connection.execute(
+            sa.update(executions)
+            .where(executions.c.execution_id == token.execution_id)
+            .values(
+                status=commit.status,
+                phase=commit.phase,
+                result=commit.outcome,
+                error=commit.error,
+                due_at=after(sa.literal(commit.due_in.total_seconds())),
+                ended_at=None,
+            )
+        )
+    return replaced
+
+
+def _named(chain: Sequence[Checkpoint], checkpoint_id: UUID) -> Checkpoint:
+    return next(c for c in chain if c.checkpoint_id == checkpoint_id)
 
 
 def _replace_rows(session: Session, _context: object, _instances: object) -> None:
