@@ -25,6 +25,7 @@ from fencepost import (
     TaskContext,
     Unknown,
     effect,
+    faults,
     step,
     task,
 )
