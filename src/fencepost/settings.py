@@ -24,6 +24,8 @@ class FencepostSettings(BaseSettings):
             belongs into a file or object store, and its address and digest into the request.
         reaper_interval: Seconds between two looks of a worker at expired leases.
         sweep_interval: Seconds between two looks of a worker at SQL.
+        start_grace: Seconds after which the first message of an execution that nobody has begun
+            counts as lost. Messages that merely wait in a long queue are then sent once more.
         pool_size: Database connections kept by each process.
     """
 
@@ -37,6 +39,7 @@ class FencepostSettings(BaseSettings):
     max_effect_payload: int = Field(default=256 * 1024, ge=1024)
     reaper_interval: float = Field(default=0.5, gt=0.0)
     sweep_interval: float = Field(default=1.0, gt=0.0)
+    start_grace: float = Field(default=10.0, gt=0.0)
     pool_size: int = Field(default=5, ge=1)
 
     @field_validator("redis_url", mode="before")
@@ -48,6 +51,11 @@ class FencepostSettings(BaseSettings):
     def ttl(self) -> timedelta:
         """`lease_ttl` as a duration."""
         return timedelta(seconds=self.lease_ttl)
+
+    @property
+    def grace(self) -> timedelta:
+        """`start_grace` as a duration."""
+        return timedelta(seconds=self.start_grace)
 
 
 def load_settings(**given: Any) -> FencepostSettings:

@@ -59,7 +59,6 @@ CRASHES = [
     Crash(sagas.line, "commit.before", SECOND),
     Crash(sagas.line, "commit.after", SECOND, committed=True),
     Crash(sagas.booking, "ledgered.before-sql", refused=ZOMBIE),
-    Crash(sagas.booking, "ledgered.inside", refused=ZOMBIE, locks=True),
     Crash(sagas.booking, "transaction.before-fence", BOOK, refused=ZOMBIE, locks=True),
     Crash(sagas.booking, "transaction.before-commit", BOOK, refused=ZOMBIE, locks=True),
     Crash(sagas.booking, "transaction.after-commit", BOOK, committed=True),
@@ -83,7 +82,7 @@ FROZEN_ON_SQLITE = [crash for crash in ON_SQLITE if not crash.locks]
 @pytest.fixture(scope="module")
 def scene_options() -> dict[str, Any]:
     # Only who is lost needs its lease for long: the executions themselves take milliseconds.
-    return {"workers": WORKERS, "lease_ttl": 1.0}
+    return {"workers": WORKERS, "lease_ttl": 1.0, "settings": {"start_grace": 2.0}}
 
 
 def check_facts(scene: Scene, crash: Crash, execution_id: UUID) -> None:

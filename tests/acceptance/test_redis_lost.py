@@ -40,7 +40,8 @@ def kill_and_start_empty(server: RedisServer) -> None:
 def test_every_execution_still_ends_once(
     make_scene: MakeScene, own_redis: RedisServer, lose: Callable[[RedisServer], None]
 ) -> None:
-    with make_scene("postgres", redis=own_redis, lease_ttl=1.5) as scene:
+    grace = {"start_grace": 4.0}
+    with make_scene("postgres", redis=own_redis, lease_ttl=1.5, settings=grace) as scene:
         scene.fleet.ready(2, concurrency=2)
         started: list[Handle[Any]] = [
             *(scene.start(sagas.sleeping, label=f"l{n}", seconds=0.2) for n in range(LINES)),

@@ -91,8 +91,14 @@ def extend_in_one_statement(connection: sa.Connection, commit: Commit) -> Checkp
     return rows.checkpoint(row) if row is not None else None
 
 
-def extend(connection: sa.Connection, commit: Commit) -> Checkpoint | None:
-    """The same as several statements, with all that lands beside it. None means refused."""
+def extend(connection: sa.Connection, commit: Commit, grace: float) -> Checkpoint | None:
+    """The same as several statements, with all that lands beside it. None means refused.
+
+    Args:
+        connection: In a transaction.
+        commit: What lands.
+        grace: Seconds until the reaper looks for children that nobody has begun.
+    """
     advanced = connection.execute(statements.ADVANCE, statements.advance_values(commit))
     if advanced.rowcount != 1:
         return None
@@ -101,7 +107,7 @@ def extend(connection: sa.Connection, commit: Commit) -> Checkpoint | None:
     except exc.IntegrityError as problem:
         raise _fork(commit) from problem
     if commit.children:
-        _insert_children(connection, commit.children)
+        _insert_children(connection, commit.children, grace)
     if commit.raise_epochs:
         _raise_epochs(connection, commit)
     if commit.undo_children_of is not None:
@@ -112,11 +118,13 @@ def extend(connection: sa.Connection, commit: Commit) -> Checkpoint | None:
     return rows.checkpoint(row)
 
 
-def _insert_children(connection: sa.Connection, children: Sequence[NewExecution]) -> None:
+def _insert_children(
+    connection: sa.Connection, children: Sequence[NewExecution], grace: float
+) -> None:
     for due in (True, False):
         values = [rows.new_execution(c) for c in children if (c.status is Status.ACTIVE) is due]
         if values:
-            connection.execute(statements.insert_execution(due=due), values)
+            connection.execute(statements.insert_execution(grace if due else None), values)
     connection.execute(sa.insert(checkpoints), [rows.start_checkpoint(child) for child in children])
     started = [
         rows.event_values(Event(execution_id=c.execution_id, name=EventName.STARTED, epoch=0))

@@ -57,10 +57,14 @@ class SqlExecutionStore:
 
     Args:
         engine: From `fencepost.stores.sql.create_engine`.
+        start_grace: How long a new execution's message has to arrive before the reaper looks.
     """
 
-    def __init__(self, engine: sa.Engine) -> None:
+    def __init__(
+        self, engine: sa.Engine, *, start_grace: timedelta = timedelta(seconds=10)
+    ) -> None:
         self.engine = engine
+        self.grace = start_grace.total_seconds()
         self._postgresql = engine.dialect.name == "postgresql"
 
     @contextmanager
@@ -86,7 +90,7 @@ class SqlExecutionStore:
             return self._create(connection, new)
 
     def _create(self, connection: Any, new: NewExecution) -> tuple[Execution, bool]:
-        insert = statements.create_execution(self.engine.dialect.name)
+        insert = statements.create_execution(self.engine.dialect.name, self.grace)
         made = connection.execute(insert, rows.new_execution(new)).first()
         if made is not None:
             connection.execute(statements.INSERT_CHECKPOINT, rows.start_checkpoint(new))
@@ -159,7 +163,7 @@ class SqlExecutionStore:
                 extended = chain.extend_in_one_statement(connection, commit)
         else:
             with self.writing() as connection:
-                extended = chain.extend(connection, commit)
+                extended = chain.extend(connection, commit, self.grace)
         faults.reach("commit.after", step=commit.step, kind=commit.kind)
         return extended
 

@@ -267,28 +267,20 @@ def undo_children(parent: UUID, step: str, visit: int) -> sa.Update:
     )
 
 
-DISPATCH_GRACE = 10.0
-"""Seconds after which a new execution's message counts as lost."""
-
-
-def insert_execution(*, due: bool) -> sa.Insert:
-    """Insert executions that are to be dispatched, or children that wait for a place."""
+def insert_execution(due_in: float | None) -> sa.Insert:
+    """Insert executions that are to be dispatched, or (None) children that wait for a place."""
     insert = sa.insert(executions)
-    return insert.values(due_at=_first_look()) if due else insert
+    return insert if due_in is None else insert.values(due_at=after(sa.literal(due_in)))
 
 
-def create_execution(dialect: str) -> sa.Executable:
+def create_execution(dialect: str, due_in: float) -> sa.Executable:
     """Insert an execution unless its id, or its business key, is there already."""
-    table, first_look = executions, _first_look()
+    table, first_look = executions, after(sa.literal(due_in))
     if dialect == "postgresql":
         upsert = postgresql.insert(table).values(due_at=first_look).on_conflict_do_nothing()
         return upsert.returning(table.c.execution_id)
     insert = sqlite.insert(table).values(due_at=first_look).on_conflict_do_nothing()
     return insert.returning(table.c.execution_id)
-
-
-def _first_look() -> after:
-    return after(sa.literal(DISPATCH_GRACE))
 
 
 def unpark(parked: Execution) -> sa.Update:

@@ -61,7 +61,7 @@ class SqlTransaction:
         # The fence first: a zombie must learn that it is one, and not trip over its successor's
         # rows. The row's lock is then held until the commit, so nobody can take over in between.
         faults.reach("transaction.before-fence", step=commit.step)
-        extended = chain.extend(self._session.connection(), commit)
+        extended = chain.extend(self._session.connection(), commit, self._store.grace)
         if extended is None:
             self._session.abandon()
             return self._refused(commit)
