@@ -163,7 +163,7 @@ class Play:
         if not attempts or attempts[-1].status is Status.CONTINUED:
             return None
         last = attempts[-1]
-        return last if last.status.ended or last.status is Status.PARKED else None
+        return last if last.status.ended or self.watch.waiting_for_a_person() else None
 
     def until_the_end(self) -> Execution:
         """Follow the release to its end; returns the last attempt."""

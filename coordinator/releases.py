@@ -59,7 +59,7 @@ def follow(factory: Factory, execution_id: UUID, narrator: Narrator) -> Executio
             acts(watch, news)
         last = watch.attempts()[-1]
         ended = last.status.ended and last.status is not Status.CONTINUED
-        if not news and (ended or last.status is Status.PARKED):
+        if not news and (ended or watch.waiting_for_a_person()):
             return last
         if not asked and time.monotonic() - began > LONELY_SECONDS and last.epoch == 0:
             asked = True

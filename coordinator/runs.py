@@ -50,11 +50,12 @@ def locate(run: str, runs: Path, environ: Mapping[str, str] | None = None) -> Ru
 
     Raises:
         RunNotFoundError: There is no such thing.
-        SettingsMissingError: An execution's id was given, and no servers.
+        SettingsMissingError: The facts aren't in a folder, and no servers are named.
     """
+    given = os.environ if environ is None else environ
     for folder in (Path(run), runs / run):
         if (folder / REPORT_FILE).is_file():
-            return _kept(folder.resolve())
+            return _kept(folder.resolve(), given)
     try:
         execution_id = UUID(run)
     except ValueError:
@@ -63,7 +64,7 @@ def locate(run: str, runs: Path, environ: Mapping[str, str] | None = None) -> Ru
             " status` lists the releases of your database, and runs/ holds those of scenarios",
             run=run,
         ) from None
-    settings = factory_settings.load(os.environ if environ is None else environ)
+    settings = factory_settings.load(given)
     stores = FactorySettings()
     return RunLocation(
         run=execution_id,
@@ -76,22 +77,22 @@ def locate(run: str, runs: Path, environ: Mapping[str, str] | None = None) -> Ru
     )
 
 
-def _kept(folder: Path) -> RunLocation:
-    """A run whose servers have ended with it, and whose SQLite file stayed."""
+def _kept(folder: Path, environ: Mapping[str, str]) -> RunLocation:
+    """A run whose artifacts are in its folder, and its facts too if they were in SQLite."""
     report = json.loads((folder / REPORT_FILE).read_text())
     last = report["repeats"][-1] if "repeats" in report else report
-    file = last["servers"]["database_file"]
-    if file is None:
-        raise RunNotFoundError(
-            f"the database of {folder.name} isn't in its folder: set FENCEPOST_DATABASE_URL and"
-            f" FENCEPOST_BROKER_URL, and name the execution {last['execution_id']}",
-            run=folder.name,
-        )
+    file, broker, leases = last["servers"]["database_file"], None, None
+    if file is not None:
+        database = f"sqlite:///{folder / file}"
+    else:
+        # On servers of somebody's own: they are still there, if anywhere.
+        settings = factory_settings.load(environ)
+        database, broker, leases = settings.database, settings.broker, settings.leases
     return RunLocation(
         run=UUID(last["execution_id"]),
-        database=f"sqlite:///{folder / file}",
-        broker=None,
-        leases=None,
+        database=database,
+        broker=broker,
+        leases=leases,
         staging=folder / "artifacts" / "staging",
         published=folder / "artifacts" / "published",
         lease_ttl=last["lease_ttl"],

@@ -247,8 +247,12 @@ def reasons(view: RunView) -> list[str]:
     found = []
     for attempt in view.attempts:
         found.append(f"attempt {attempt.attempt}: {' '.join(attempt.flags) or 'no flags'}")
-        if attempt.release.reason:
+        if attempt.release.reason and attempt.release.status != Status.PARKED:
             found.append(f"  {attempt.release.reason}")
+        for line in (attempt.release, *attempt.modules):
+            if line.status == Status.PARKED:
+                found.append(f"  {line.name} waits for a person: {line.reason}")
+                found.append(f'  to go on: fencepost retry {line.execution_id} --why "..."')
         if attempt.gate is not None and not attempt.gate.passed:
             found += [f"  {line}" for line in attempt.gate.reason.splitlines()]
         if attempt.plan is not None:

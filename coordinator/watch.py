@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from fencepost.ports import ExecutionStore
-from fencepost.records import Checkpoint, Event, Execution
+from fencepost.records import Checkpoint, Event, Execution, Status
 
 IDS_IN_FLIGHT = 100
 
@@ -53,6 +53,13 @@ class Watch:
     def attempts(self) -> list[Execution]:
         """The release executions of the line, in order."""
         return [e for e in self.executions.values() if e.parent_id is None]
+
+    def waiting_for_a_person(self) -> list[Execution]:
+        """Parked executions, if nothing else of the run can go on without them."""
+        statuses = [execution.status for execution in self.executions.values()]
+        if Status.ACTIVE in statuses:
+            return []
+        return [e for e in self.executions.values() if e.status is Status.PARKED]
 
     def attempt_of(self, execution: Execution) -> int:
         """The number of the attempt that an execution belongs to, from 1."""

@@ -62,7 +62,12 @@ def terminable() -> Iterator[None]:
         print(f"ending ({signal.Signals(number).name})", file=sys.stderr, flush=True)
         raise Interrupted(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in _ENDING}
+    before = {
+        number: signal.signal(number, leave)
+        for number in _ENDING
+        # What `nohup` has switched off stays off.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:

@@ -149,11 +149,21 @@ def test_the_same_key_finds_the_release_that_is_there(fleet: Own, released: Done
     assert again.json == {"execution_id": released.json["execution_id"], "created": False}
 
 
+def changed_example(folder: Path, *changes: tuple[str, str]) -> Path:
+    """The example's release file, elsewhere and with changes."""
+    text = EXAMPLE.read_text()
+    for name in ("path", "check"):
+        text = text.replace(f'{name} = "', f'{name} = "{EXAMPLE.parent}/')
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    file = folder / "release.toml"
+    file.write_text(text)
+    return file
+
+
 def test_a_key_with_another_release_is_refused(fleet: Own, released: Done, tmp_path: Path) -> None:
-    changed = tmp_path / "release.toml"
-    text = EXAMPLE.read_text().replace('path = "', f'path = "{EXAMPLE.parent}/')
-    text = text.replace('check = "', f'check = "{EXAMPLE.parent}/')
-    changed.write_text(text.replace("2026.1", "2026.2"))
+    changed = changed_example(tmp_path, ("2026.1", "2026.2"))
     refused = fleet.coordinator("release", changed, "--key", "spring")
     assert refused.exit_code == 1
     assert "execution.key-conflict" in refused.err
@@ -164,6 +174,18 @@ def test_a_release_that_is_undone_ends_with_1(fleet: Own, released: Done) -> Non
     assert refused.exit_code == 1
     assert refused.json["status"] == "failed"
     assert "promoted already" in refused.json["attempts"][0]["release"]["reason"]
+
+
+def test_a_release_without_an_allowed_plan_waits_for_a_person(fleet: Own, tmp_path: Path) -> None:
+    changes = (("2026.1", "2026.3"), ('"--abi-compat=v2", ', ""))
+    parked = fleet.coordinator("release", changed_example(tmp_path, *changes), "--json")
+    assert parked.exit_code == 1
+    assert parked.json["status"] == "parked"
+    shown = fleet.coordinator("status", parked.json["execution_id"])
+    assert f"fencepost retry {parked.json['execution_id']} --why" in shown.out
+    # Its attempt is undone all the same, and its lock is free.
+    verified = fleet.coordinator("verify", parked.json["execution_id"], "--json")
+    assert verified.exit_code == 0, verified.out
 
 
 def test_status_lists_releases_and_shows_one(fleet: Own, released: Done) -> None:

@@ -145,3 +145,12 @@ def test_what_is_undone_is_not_active() -> None:
     assert gone.active == 0
     left = TracesView({"STAGED": 1}, {}, files=1, lock=None, promotions=0)
     assert left.active == 2
+
+
+def test_what_waits_for_a_person_is_told_with_the_command_that_continues_it() -> None:
+    parked = view("one", status="parked", reason="the disk is full")
+    waiting = view("release", status="waiting")
+    attempt = AttemptView(1, [], waiting, [parked], None, None)
+    told = reasons(RunView("x", "shop", "1", "waiting", [attempt]))
+    assert told[1] == "  one waits for a person: the disk is full"
+    assert told[2] == f'  to go on: fencepost retry {parked.execution_id} --why "..."'

@@ -41,9 +41,14 @@ def test_of_a_repeated_scenario_the_last_release_is_meant(tmp_path: Path) -> Non
     assert locate(str(folder), tmp_path, {}).run == UUID(RUN)
 
 
-def test_a_run_whose_database_is_gone_says_where_to_look(tmp_path: Path) -> None:
+def test_a_run_on_other_peoples_servers_has_only_its_artifacts_in_its_folder(
+    tmp_path: Path,
+) -> None:
     folder = kept(tmp_path / "run", report(None))
-    with pytest.raises(RunNotFoundError, match=RUN):
+    found = locate(str(folder), tmp_path, SERVERS)
+    assert (found.run, found.database, found.broker) == (UUID(RUN), "sqlite:///x.db", "redis://h/0")
+    assert found.staging == folder / "artifacts" / "staging"
+    with pytest.raises(SettingsMissingError):
         locate(str(folder), tmp_path, {})
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from coordinator.watch import Watch
 from fencepost.ports import ExecutionStore
-from fencepost.records import Checkpoint, CheckpointKind, Event, EventName, Execution
+from fencepost.records import Checkpoint, CheckpointKind, Event, EventName, Execution, Status
 from tests.unit.coordinator.facts import checkpoint, event, execution
 
 
@@ -87,3 +87,15 @@ def test_modules_are_found_by_name_and_attempt() -> None:
     assert followed.module("one", 2) == second
     assert followed.module("other", 1) is None
     assert len(followed.attempts()) == 1
+
+
+def test_a_parked_module_stops_a_release_once_nothing_else_is_active() -> None:
+    waiting, parked = execution(status=Status.WAITING), execution("one", status=Status.PARKED)
+    active = execution("two")
+    store = Store(waiting, parked, active)
+    followed = watch(store)
+    followed.news()
+    assert followed.waiting_for_a_person() == []
+    store.line[2] = replace(active, status=Status.SUCCEEDED)
+    followed.news()
+    assert followed.waiting_for_a_person() == [parked]
