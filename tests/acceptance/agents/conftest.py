@@ -46,7 +46,7 @@ class RefundScene:
         self.orders, self.log = Orders(folder / "orders"), folder / "model"
         self._servers = [serve(mode, folder / f"{mode}.sqlite3") for mode in Mode]
         for server in self._servers:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+            threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         urls = [f"http://127.0.0.1:{server.server_port}" for server in self._servers]
         self.providers = {mode: Payments(url) for mode, url in zip(Mode, urls, strict=True)}
         migrate(database_url)
