@@ -1,0 +1,1 @@
+"""A small Celery project before and after it adopts Fencepost; see README.md."""

@@ -1,0 +1,1 @@
+"""The same project on Fencepost."""
