@@ -258,6 +258,20 @@ def an_effect_landed_without_its_step(copy: Copy) -> None:
     copy.update(EFFECTS, {"execution_id": child, "effect": "book"}, step_key=f"{child}:attest:2")
 
 
+@breaks(5, "effect.left-behind")
+def an_effect_landed_in_a_step_that_was_never_completed(copy: Copy) -> None:
+    child = copy.child(copy.second, 1)
+    where = {"execution_id": child, "effect": "upload"}
+    copy.update(EFFECTS, where, step_key=f"{child}:stage:2")
+
+
+@breaks(5, "effect.decided-off-record")
+def somebody_decided_behind_everybodys_back(copy: Copy) -> None:
+    child = copy.child(copy.second, 1)
+    decision = {"landed": True, "by": "mallory", "why": "because"}
+    copy.update(EFFECTS, {"execution_id": child, "effect": "upload"}, resolution=decision)
+
+
 # -- 6: compensation -----------------------------------------------------------------------
 
 

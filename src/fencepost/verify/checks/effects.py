@@ -9,6 +9,7 @@ from fencepost.verify.facts import EffectFact, ExecutionFact, Facts
 from fencepost.verify.invariant import Findings
 
 UNKNOWN = ("intent", "in-doubt")
+DECIDED = "effect.resolved"
 
 NOTE = (
     "an undeclared effect of a step is known by the step's checkpoint alone: a key that has one"
@@ -39,6 +40,8 @@ def check(facts: Facts, found: Findings) -> None:
         for effect in effects:
             _decided(facts, facts.executions[execution_id], effect, found)
             _committed_with_its_step(facts, effect, found)
+            _not_left_behind(facts, facts.executions[execution_id], effect, found)
+            _on_record(facts, effect, found)
     _one_row_each(facts, used, found)
 
 
@@ -65,11 +68,9 @@ def _decided(facts: Facts, execution: ExecutionFact, effect: EffectFact, found: 
     """Nothing goes on, or ends, over an effect whose outcome is unknown."""
     if effect.status not in UNKNOWN:
         return
-    # An undo works under the key of its step, so only forward does the checkpoint come last.
-    completed = execution.phase == "forward" and any(
-        c.kind == "step" and c.step_key == effect.step_key
-        for c in facts.chains.get(execution.execution_id, ())
-    )
+    # An undo works under the key of its step: there, the undo's own checkpoint comes last.
+    last = "step" if execution.phase == "forward" else "undo"
+    completed = _has_checkpoint(facts, effect, last)
     if execution.ended or completed:
         found.violated(
             "effect.in-doubt",
@@ -98,3 +99,47 @@ def _committed_with_its_step(facts: Facts, effect: EffectFact, found: Findings) 
             key=effect.key,
             step_key=effect.step_key,
         )
+
+
+def _not_left_behind(
+    facts: Facts, execution: ExecutionFact, effect: EffectFact, found: Findings
+) -> None:
+    """What has landed belongs to a step that was completed: nobody undoes the others."""
+    if not execution.ended or effect.status != "confirmed" or effect.kind == "transactional":
+        return
+    if not _has_checkpoint(facts, effect, "step", "undo"):
+        found.violated(
+            "effect.left-behind",
+            execution.execution_id,
+            f"effect {effect.effect!r} has landed in a step that was never completed, and the"
+            f" execution is {execution.status}",
+            sink=effect.sink,
+            key=effect.key,
+            step_key=effect.step_key,
+        )
+
+
+def _on_record(facts: Facts, effect: EffectFact, found: Findings) -> None:
+    """A person's decision is in the audit trail."""
+    if not effect.resolved:
+        return
+    decisions = (
+        event.details.get("key")
+        for event in facts.events.get(effect.execution_id, ())
+        if event.name == DECIDED and event.sink == effect.sink
+    )
+    if effect.key not in decisions:
+        found.violated(
+            "effect.decided-off-record",
+            effect.execution_id,
+            f"effect {effect.effect!r} was decided by a person, and the audit trail lacks it",
+            sink=effect.sink,
+            key=effect.key,
+        )
+
+
+def _has_checkpoint(facts: Facts, effect: EffectFact, *kinds: str) -> bool:
+    return any(
+        c.kind in kinds and c.step_key == effect.step_key
+        for c in facts.chains.get(effect.execution_id, ())
+    )
