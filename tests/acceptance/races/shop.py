@@ -55,9 +55,7 @@ class Money(BaseModel):
 def send(mode: str, kind: Kind, call: EffectCall, money: Money, **how: Any) -> str:
     """One request to the provider of this mode; returns the transfer's id."""
     faults.reach("shop.sending", order=money.order, kind=kind)
-    # A request that is worth sending is on its way before anybody may take over.
-    patience = min(money.patience, call.time_left.total_seconds())
-    client = bank(mode, timeout=max(0.05, patience))
+    client = bank(mode, timeout=money.patience)
     landed = client.move(kind, money.order, money.cents, reference=call.key, **how)
     faults.reach("shop.landed", order=money.order, kind=kind)
     return landed
