@@ -36,10 +36,12 @@ class Struck:
         execution: Its row right after the hit.
         chain: Its checkpoints right after the hit.
         plan: The fault plan that did it.
+        point: The crash point.
     """
 
     worker: Worker
     plan: Path
+    point: str
     pid: int
     at: float
     execution: Execution
@@ -110,6 +112,7 @@ def strike(play: Play, request: ReleaseRequest, target: Target, action: str) -> 
     return Struck(
         worker=play.fleet.of_group(record["pgid"]),
         plan=plan,
+        point=target.point,
         pid=record["pid"],
         at=record["at"] + clock_offset(play.factory.fp.database),
         execution=play.read(execution.execution_id),

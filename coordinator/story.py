@@ -72,8 +72,8 @@ def _tell_frozen(play: Play, struck: Struck) -> None:
         style="bold white on blue",
     )
     play.narrator.detail(
-        f"in hand: {execution.input['module']['name']}, execution {struck.execution_id},"
-        f" epoch {execution.epoch}"
+        f"at {struck.point}; in hand: {execution.input['module']['name']}, execution"
+        f" {struck.execution_id}, epoch {execution.epoch}"
     )
     play.narrator.detail(
         f"committed: {', '.join(done)}. Its archive is on disk, under a name with its epoch;"
