@@ -19,6 +19,7 @@ from tests.acceptance.races.shop import Money
 from tests.support.fleet import Fault, Fleet
 
 LEASE_TTL = 2.0
+START_GRACE = 1.0
 END_SECONDS = 30.0
 
 
@@ -35,7 +36,9 @@ class Shop:
     def __init__(self, folder: Path, database_url: str, redis_url: str, banks: Banks) -> None:
         migrate(database_url)
         self.banks = banks
-        self.fp = worker.make(redis_url, database_url=database_url, lease_ttl=LEASE_TTL)
+        self.fp = worker.make(
+            redis_url, database_url=database_url, lease_ttl=LEASE_TTL, start_grace=START_GRACE
+        )
         books.books.create_all(self.fp.database)
         self.redis = redis.Redis.from_url(redis_url)
         environment = {
@@ -43,6 +46,7 @@ class Shop:
             "RACES_BROKER": redis_url,
             "FENCEPOST_DATABASE_URL": database_url,
             "FENCEPOST_LEASE_TTL": str(LEASE_TTL),
+            "FENCEPOST_START_GRACE": str(START_GRACE),
         }
         self.fleet = Fleet(folder, "tests.acceptance.races.worker", environment)
 

@@ -47,6 +47,26 @@ def test_frozen_before_the_call_and_aware_of_it(bench: Bench, order: str, mode: 
     assert bank.refusals(order) == []
 
 
+@pytest.mark.parametrize(("mode", "late"), [("queryable", 2), ("blind", 1)])
+def test_where_our_job_ends_a_freeze_behind_the_last_look(
+    bench: Bench, order: str, mode: str, late: int
+) -> None:
+    """A provider that takes any request at any time can't be protected from one that comes late.
+
+    This is the gap that the page tells of: if it closes, the page has to say so.
+    """
+    bank = bench.charged(mode, order)
+    execution_id = bench.start(shop.refunds[mode], bench.money(order))
+    bench.freeze(execution_id, "shop.sending")
+    if mode == "blind":
+        bench.assert_parked(execution_id, "effect.in-doubt")
+    else:
+        bench.result(execution_id)
+    assert len(bank.booked(order, "refund")) == late
+    # It isn't silent: the late answer was refused, and is on record.
+    assert [event.sink for event in bench.refused_writes(execution_id)] == [mode]
+
+
 def test_frozen_on_an_open_connection(bench: Bench, order: str) -> None:
     """A sink that neither dedupes nor fences: only the age of the connection is left."""
     bank = bench.charged("queryable", order)
@@ -77,7 +97,7 @@ def test_frozen_while_the_request_is_prepared(
 
 
 @pytest.mark.parametrize("mode", PROTECTED)
-def test_frozen_during_the_call(bench: Bench, order: str, mode: str) -> None:
+def test_lost_during_the_call(bench: Bench, order: str, mode: str) -> None:
     """The request is on its way for longer than its caller lives."""
     bank = bench.charged(mode, order)
     bank.arm(order, "delay", seconds=stories.LATE.total_seconds())
