@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fencepost import Handle, Status
-from fencepost.records import CheckpointKind
+from fencepost.records import CheckpointKind, EventName
 from fencepost.testing import RedisServer, embedded_redis
 from tests.acceptance.conftest import MakeScene
 from tests.support.apps import sagas
@@ -84,3 +84,52 @@ def check_once(scene: Scene, handle: Handle[Any]) -> None:
     # A plain body may run again where its owner was cut off, and is then recorded once.
     steps = [c.step for c in scene.chain(execution_id)]
     assert len(steps) == len(set(steps)) == 4
+
+
+def forget_leases(scene: Scene) -> None:
+    scene.redis.delete(*scene.redis.keys("fencepost:*"))
+
+
+def test_a_vanished_lease_is_put_back_by_its_owner(postgres_scene: Scene) -> None:
+    scene = postgres_scene
+    leases = scene.fp.engine.leases
+    fault = scene.fleet.arm("second.inside", "pause", label="vanished")
+    handle = scene.start(sagas.line, label="vanished")
+    fault.victim()
+    execution_id = handle.execution_id
+    (held,) = leases.state([execution_id])
+    forget_leases(scene)
+    (again,) = scene.fleet.wait_for(
+        lambda: [state for state in leases.state([execution_id]) if state], 10, "the lease"
+    )
+    assert held is not None
+    assert (again.owner, again.epoch) == (held.owner, held.epoch)
+    fault.go()
+    assert scene.succeeds(handle) == "vanished"
+    assert scene.row(execution_id).epoch == 1
+    assert scene.runs(execution_id, "second") == 1
+
+
+def test_after_amnesia_the_epoch_of_the_row_is_written_back(postgres_scene: Scene) -> None:
+    """The leases have forgotten the epoch and propose 1 again; SQL alone finds the silent owner."""
+    scene = postgres_scene
+    fault = scene.fleet.arm("second.inside", "freeze", label="amnesia")
+    handle = scene.start(sagas.line, label="amnesia")
+    victim = fault.victim()
+    execution_id = handle.execution_id
+    forget_leases(scene)
+    successor = scene.fleet.arm("second.inside", "pause", label="amnesia")
+    assert successor.victim() is not victim
+    (state,) = scene.fp.engine.leases.state([execution_id])
+    row = scene.row(execution_id)
+    assert state is not None
+    assert (state.epoch, state.owner) == (row.epoch, row.owner)
+    assert row.epoch == 2
+    successor.go()
+    assert scene.succeeds(handle) == "amnesia"
+    victim.thaw()
+    scene.fleet.wait_for(
+        lambda: scene.events(execution_id, EventName.LEASE_LOST), 10, "the zombie's refusal"
+    )
+    assert len(scene.noted(execution_id, "applied")) == 1
+    scene.assert_one_line(execution_id)
