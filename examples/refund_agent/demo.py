@@ -127,8 +127,9 @@ def settle(on: Stage, windows: Sequence[Window], cells: Sequence[Cell], console:
         on.players["fencepost"].settle(window, [c for c in parked if c.window == window.name])
     counts = " ".join(str(len(cell.settled or [])) for cell in parked)
     console.print(
-        f"\nA person looks the {len(parked)} parked refunds up in the provider's statement and"
-        f" decides:\nthey go on, and their customers were refunded {counts} times."
+        f"\nA person looks the {len(parked)} parked refunds up in the provider's statement and decides"
+        f" (`fencepost effects`, `fencepost resolve`):\nthey go on, and their customers were refunded"
+        f" {counts} times."
     )
 
 
@@ -151,9 +152,11 @@ def conclude(cells: Sequence[Cell], console: Console) -> bool:
     console.print(
         f"Plain Celery refunded {plain['refunded_twice']} of {plain['cases']} customers twice,"
         f" left {plain['failed']} in the dark and told {plain['misinformed']} the wrong sum;"
-        f" Fencepost refunded {ours['refunded_twice']} twice and parked {ours['parked']}.\n"
-        f"Model calls: {plain['model_calls']} by plain Celery, {ours['model_calls']} by Fencepost."
+        f" Fencepost refunded {ours['refunded_twice']} twice and parked {ours['parked']}."
     )
+    if ours["model_calls"]:  # a live model's are not counted here
+        calls = f"{plain['model_calls']} by plain Celery, {ours['model_calls']} by Fencepost"
+        console.print(f"Model calls: {calls}.")
     broken = [cell for cell in cells if cell.side == "fencepost" and not cell.kept_its_word]
     for cell in broken:
         console.print(f"Fencepost broke its word: {cell}", style="bold red")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from rich.console import Console
 
@@ -93,6 +96,37 @@ def test_the_real_client_reaches_the_model_and_calls_are_counted(
         assert reply.usage.total_tokens > 0
     assert [call["again"] for call in model.calls_made(tmp_path)] == [0, 1]
     assert {call["order"] for call in model.calls_made(tmp_path)} == {"A-1"}
+
+
+class ModelServer(BaseHTTPRequestHandler):
+    """The same model behind a socket."""
+
+    def do_POST(self) -> None:
+        length = int(self.headers["Content-Length"])
+        request = httpx2.Request("POST", f"http://x{self.path}", content=self.rfile.read(length))
+        answer = model.OfflineTransport().handle_request(request)
+        self.send_response(answer.status_code)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(answer.read())
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+def test_live_is_any_server_that_speaks_chat_completions(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = HTTPServer(("127.0.0.1", 0), ModelServer)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    monkeypatch.setenv("REFUND_MODEL", "live")
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+    client: Any = model.connect()
+    try:
+        reply = client.chat.completions.create(model="m", messages=asked(), tools=[])
+    finally:
+        client.close()
+        server.shutdown()
+        server.server_close()
+    assert reply.choices[0].finish_reason == "stop"
 
 
 def test_orders_keep_to_their_folder(tmp_path: Path) -> None:
