@@ -17,6 +17,7 @@ from uuid import UUID
 import redis
 
 from fencepost import faults
+from fencepost.clock import seconds_alive
 from fencepost.decide import Definition
 from fencepost.engine import Engine, EngineOptions
 from fencepost.engine.reaper import Reaper
@@ -84,7 +85,7 @@ class Inline:
         if redis_url is not None:
             return RedisLeaseStore.from_url(redis_url)
         return MemoryLeaseStore(
-            clock=lambda: time.monotonic() + self._skipped, holder_clock=time.monotonic
+            clock=lambda: time.monotonic() + self._skipped, holder_clock=seconds_alive
         )
 
     # -- the transport ---------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from fencepost import faults, identity, serde
+from fencepost.clock import seconds_alive
 from fencepost.decide import Definition
 from fencepost.durable import DurableTask
 from fencepost.engine.effects import PAYLOAD_LIMIT
@@ -56,7 +56,7 @@ class EngineOptions:
     max_effect_payload: int = PAYLOAD_LIMIT
     draining: Callable[[], bool] = lambda: False
     owner: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = seconds_alive
 
 
 @dataclass(frozen=True, slots=True)

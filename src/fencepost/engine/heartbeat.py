@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
+from fencepost.clock import seconds_alive
 from fencepost.errors import ServiceUnavailableError
 from fencepost.ports import LeaseStore
 from fencepost.records import Lease
@@ -38,7 +38,7 @@ class Heartbeat:
         leases: LeaseStore,
         lease: Lease,
         ttl: timedelta,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = seconds_alive,
     ) -> None:
         self._leases = leases
         self._lease = lease

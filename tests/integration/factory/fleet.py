@@ -12,6 +12,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from fencepost.clock import seconds_alive
 from fencepost.engine.core import Engine, EngineOptions, Outcome
 from fencepost.engine.reaper import Reaper
 from fencepost.engine.registry import Registry
@@ -43,7 +44,7 @@ class Fleet:
         executions = SqlExecutionStore(create_engine(self.url))
         self.engine = Engine(
             executions,
-            MemoryLeaseStore(clock=self._lease_clock, holder_clock=time.monotonic),
+            MemoryLeaseStore(clock=self._lease_clock, holder_clock=seconds_alive),
             self,
             Registry([release]),
             EngineOptions(),

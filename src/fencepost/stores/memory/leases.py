@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from fencepost.clock import seconds_alive
 from fencepost.records import Lease, LeaseState
 
 
@@ -31,7 +31,7 @@ class MemoryLeaseStore:
     def __init__(
         self,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = seconds_alive,
         holder_clock: Callable[[], float] | None = None,
         margin: float = 0.1,
     ) -> None:

@@ -7,7 +7,6 @@ one node. On a cluster, a hash tag in the prefix (`{fencepost}:`) keeps them tog
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from importlib import resources
@@ -16,6 +15,7 @@ from uuid import UUID
 
 import redis
 
+from fencepost.clock import seconds_alive
 from fencepost.errors import ConfigurationError
 from fencepost.records import Lease, LeaseState
 from fencepost.stores.redis.client import connect, translated
@@ -45,7 +45,7 @@ class RedisLeaseStore:
         client: redis.Redis,
         *,
         prefix: str = "fencepost:",
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = seconds_alive,
         margin: float = 0.1,
     ) -> None:
         if not 0 < margin < 1:
