@@ -127,9 +127,9 @@ def settle(on: Stage, windows: Sequence[Window], cells: Sequence[Cell], console:
         on.players["fencepost"].settle(window, [c for c in parked if c.window == window.name])
     counts = " ".join(str(len(cell.settled or [])) for cell in parked)
     console.print(
-        f"\nA person looks the {len(parked)} parked refunds up in the provider's statement and decides"
-        f" (`fencepost effects`, `fencepost resolve`):\nthey go on, and their customers were refunded"
-        f" {counts} times."
+        f"\nA person looks the {len(parked)} parked refunds up in the provider's statement and"
+        " decides\n(`fencepost effects`, `fencepost resolve`): they go on, and their customers were"
+        f" refunded {counts} times."
     )
 
 
