@@ -148,18 +148,19 @@ class FencepostSide(Side):
             case: Its effect is in doubt.
             landed: The refund's result, if it is on the statement.
         """
-        execution_id, why = UUID(case.task_id), "as the provider's statement shows"
-        effects, executions = self.fp.engine.effects, self.fp.engine.executions
-        [doubtful] = [e for e in effects.of_execution(execution_id) if e.result is None]
-        effects.resolve(
+        [doubtful] = [
+            effect
+            for effect in self.fp.effects_in_doubt()
+            if str(effect.execution_id) == case.task_id
+        ]
+        self.fp.resolve_effect(
             doubtful.sink,
             doubtful.key,
             landed=landed is not None,
             result=landed,
             by="demo",
-            why=why,
+            why="as the provider's statement shows",
         )
-        self.fp.engine.dispatch(executions.unpark(execution_id, why))
 
     def close(self) -> None:
         """See `Side.close`."""
