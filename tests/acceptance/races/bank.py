@@ -24,6 +24,9 @@ ROOT = Path(__file__).parents[3]
 ENVIRONMENT = "RACES_BANKS"
 """Names the providers' URLs in a worker's environment, as JSON by mode."""
 
+AWAY = "http://127.0.0.1:1"
+"""Where nobody answers."""
+
 READ_TIMEOUT = 1.0
 """Seconds until a provider drops a connection whose request has not come."""
 
@@ -99,7 +102,7 @@ class Banks:
     @property
     def environment(self) -> dict[str, str]:
         """What a worker needs to find them."""
-        return {ENVIRONMENT: json.dumps(self.urls)}
+        return {ENVIRONMENT: json.dumps(self.urls | {"away": AWAY})}
 
     def forget_keys(self, order: str) -> None:
         """The retention of this order's idempotency keys has passed."""

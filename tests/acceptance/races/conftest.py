@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -20,10 +19,7 @@ WORKERS = 3
 def banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Banks]:
     """One provider process of each mode."""
     with open_banks(tmp_path_factory.mktemp("banks")) as opened:
-        os.environ.update(opened.environment)
         yield opened
-        for name in opened.environment:
-            os.environ.pop(name)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -10,7 +9,7 @@ import pytest
 
 from fencepost.testing import PostgresServer
 from tests.acceptance.races import books, shop, stories
-from tests.acceptance.races.bank import Bank, Banks, open_banks
+from tests.acceptance.races.bank import Banks, open_banks
 from tests.integration.races.bench import Bench
 
 
@@ -18,10 +17,7 @@ from tests.integration.races.bench import Bench
 def banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Banks]:
     """One provider process of each mode."""
     with open_banks(tmp_path_factory.mktemp("banks")) as opened:
-        os.environ.update(opened.environment)
         yield opened
-        for name in opened.environment:
-            os.environ.pop(name)
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +31,10 @@ def _bench(postgres_server: PostgresServer, banks: Banks) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def bench(_bench: Bench) -> Iterator[Bench]:
+def bench(_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """An empty ledger, and the world as it was."""
+    for name, value in _bench.banks.environment.items():
+        monkeypatch.setenv(name, value)
     _bench.reset()
     yield _bench
     _bench.settle()
@@ -46,6 +44,3 @@ def bench(_bench: Bench) -> Iterator[Bench]:
 def order() -> str:
     """An order of the test's own."""
     return f"order-{uuid4().hex[:8]}"
-
-
-__all__ = ["Bank"]

@@ -172,6 +172,7 @@ def test_a_probe_that_fails_again_and_again(bench: Bench, order: str) -> None:
     execution_id = bench.run(stories.asking_in_vain, bench.money(order))
     bench.assert_parked(execution_id, "effect.in-doubt")
     assert bench.row(execution_id).attempt >= shop.QUICK.attempts - 1
+    assert "Connection refused" in (bench.row(execution_id).parked_reason or "")
     assert bench.effect(execution_id).calls == 1
     bench.assert_moved(bank, order, refunds=[1_000])
 
