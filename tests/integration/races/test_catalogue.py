@@ -14,6 +14,7 @@ from tests.acceptance.races.scenarios import ALONE, TOGETHER
 from tests.acceptance.races.table import PAGE, written
 
 ROOT = Path(__file__).parents[3]
+GUARANTEES = PAGE.with_name("guarantees.md")
 PARTS = ("Without protection.", "Here.", "Rests on", "Where our job ends.", "Shown by")
 
 
@@ -47,6 +48,12 @@ def test_a_race_has_its_section(race: Race) -> None:
     assert set(re.findall(r"`(tests/[\w/.]+::\w+)`", shown_by)) == set(race.tests)
     if race.why_not_plain:
         assert race.why_not_plain in " ".join(section.split())
+
+
+def test_what_the_page_rests_on_is_there() -> None:
+    named = set(re.findall(r"\b[AP]\d+\b", PAGE.read_text("utf-8")))
+    known = set(re.findall(r"^\| ([AP]\d+) \|", GUARANTEES.read_text("utf-8"), re.MULTILINE))
+    assert named <= known
 
 
 def test_every_race_has_tests_and_every_test_a_race() -> None:
