@@ -22,7 +22,7 @@ from rich.console import Console
 
 from examples.refund_agent import report
 from examples.refund_agent.play import Cell, Player
-from examples.refund_agent.processes import DemoError, Fleet, providers
+from examples.refund_agent.processes import DemoError, Fleet, abandoned, providers
 from examples.refund_agent.provider import Mode
 from examples.refund_agent.shop import Orders
 from examples.refund_agent.sides import FencepostSide, PlainSide, Side
@@ -36,6 +36,7 @@ LEASE_TTL = 2.0
 WORKERS = 2
 
 EX_FAILED = 1
+EX_INTERRUPTED = 130
 EX_BROKEN = 3
 """Exit code when Fencepost has refunded twice or lost a refund, or an invariant is broken."""
 
@@ -106,7 +107,11 @@ def play(on: Stage, windows: Sequence[Window], console: Console) -> list[Cell]:
         for window in windows:
             began = time.monotonic()
             jobs = [threads.submit(player.play, window) for player in on.players.values()]
-            found = [cell for job in jobs for cell in job.result()]
+            try:
+                found = [cell for job in jobs for cell in job.result()]
+            except BaseException:
+                abandoned.set()
+                raise
             cells += found
             counts = {
                 name: " ".join(str(c.times) for c in found if c.side == name) for name in on.players
@@ -212,6 +217,9 @@ def main(
     except (DemoError, FencepostError) as problem:
         console.print(f"The demonstration failed: {problem}\nLogs are in {folder}.", style="red")
         code = EX_FAILED
+    except KeyboardInterrupt:
+        console.print(f"Stopped; nothing is left running. Logs are in {folder}.")
+        code = EX_INTERRUPTED
     raise typer.Exit(code)
 
 

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -30,6 +31,10 @@ CONCURRENCY = len(Mode)
 POLL = 0.05
 
 
+abandoned = threading.Event()
+"""Set when nobody waits for the outcome any more."""
+
+
 class DemoError(Exception):
     """The demonstration itself failed: a process did not start, or something took too long."""
 
@@ -38,13 +43,14 @@ def wait_for(probe: Callable[[], T], seconds: float, what: str) -> T:
     """The first truthy answer of a probe.
 
     Raises:
-        DemoError: There is none in time.
+        DemoError: There is none in time, or the demonstration was abandoned.
     """
     give_up = time.monotonic() + seconds
     while not (found := probe()):
         if time.monotonic() > give_up:
             raise DemoError(f"waited {seconds:.0f} s in vain for {what}")
-        time.sleep(POLL)
+        if abandoned.wait(POLL):
+            raise DemoError(f"abandoned while waiting for {what}")
     return found
 
 
