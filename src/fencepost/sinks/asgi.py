@@ -107,7 +107,9 @@ class FenceMiddleware:
             await problem.send(send)
 
     def _guards(self, scope: Scope) -> bool:
-        return any(self._require.values()) or any(_header(scope, n) for n in self._require)
+        return any(self._require.values()) or any(
+            _header(scope, name) is not None for name in self._require
+        )
 
     async def _advance(self, scope: Scope, send: Send) -> None:
         if scope["method"] != "POST":
@@ -122,7 +124,7 @@ class FenceMiddleware:
 
     async def _guard(self, scope: Scope, receive: Receive, send: Send) -> None:
         for name, required in self._require.items():
-            if required and not _header(scope, name):
+            if required and _header(scope, name) is None:
                 raise Problem(400, "sink.header-required", f"{name} is required here")
         body = await _body(scope, receive, self._body_limit)
         if body is None:

@@ -216,7 +216,10 @@ class _Place:
         # Whatever could keep it from being moved into place must show before it has landed.
         if self.target.is_dir():
             raise PayloadError(f"{self.resource!r} is a folder: nothing can be published there")
-        self.target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as problem:
+            raise PayloadError(f"{self.resource!r} would be below a file: {problem}") from problem
         name = f"draft-{uuid4().hex}"
         descriptor = os.open(self.own / name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         with os.fdopen(descriptor, "w+b") as file:

@@ -32,7 +32,7 @@ import pytest
 
 from fencepost.errors import EffectKeyConflictError, FenceError, StaleLeaseFenceError
 from fencepost.fence import FenceToken
-from fencepost.sinks.contract import Applied, Claim, Refusal, SinkBusyError
+from fencepost.sinks.contract import Applied, Claim, Refusal, SinkBusyError, SinkCall
 from fencepost.testing._preemption import Call, at_every_line
 
 __all__ = ["FencedSinkConformance", "SinkUnderTest"]
@@ -56,7 +56,7 @@ class SinkUnderTest(ABC):
         """Your sink's `advance`."""
 
     @abstractmethod
-    def write(self, call: Claim, value: str) -> Applied[str]:
+    def write(self, call: SinkCall, value: str) -> Applied[str]:
         """Append a text to what the resource holds, by your sink's fenced write.
 
         The receipt's result must be the text.

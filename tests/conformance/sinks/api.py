@@ -95,5 +95,5 @@ async def request(
 
     await app(scope, receive, send)
     start, *rest = sent
-    text = {k.decode(): v.decode() for k, v in start["headers"]}
+    text = {k.decode("latin-1"): v.decode("latin-1") for k, v in start["headers"]}
     return HttpAnswer(start["status"], text, b"".join(m.get("body", b"") for m in rest))

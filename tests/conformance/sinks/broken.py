@@ -16,7 +16,7 @@ import pytest
 
 from fencepost.errors import EffectKeyConflictError, StaleLeaseFenceError
 from fencepost.fence import FenceToken
-from fencepost.sinks import Applied, Claim
+from fencepost.sinks import Applied, SinkCall
 from fencepost.testing.sinks import FencedSinkConformance, SinkUnderTest
 
 SCHEMA = """
@@ -63,7 +63,7 @@ class Right(SinkUnderTest):
     def stale(self, held: int, current: int) -> bool:
         return held < current
 
-    def write(self, call: Claim, value: str) -> Applied[str]:
+    def write(self, call: SinkCall, value: str) -> Applied[str]:
         with self.transaction() as db:
             self.check(db, call.resource, call.token)
             first = self.find(db, call)
@@ -72,7 +72,7 @@ class Right(SinkUnderTest):
             self.put(db, call, value)
         return Applied(result=value, replayed=False, epoch=call.token.epoch)
 
-    def find(self, db: sqlite3.Connection, call: Claim) -> Applied[str] | None:
+    def find(self, db: sqlite3.Connection, call: SinkCall) -> Applied[str] | None:
         query = "SELECT digest, value, epoch FROM keys WHERE (resource, key) = (?, ?)"
         found = db.execute(query, (call.resource, call.key)).fetchone()
         if found is None:
@@ -85,7 +85,7 @@ class Right(SinkUnderTest):
     def conflicts(self, digest: str | None, recorded: str | None) -> bool:
         return digest != recorded
 
-    def put(self, db: sqlite3.Connection, call: Claim, value: str) -> None:
+    def put(self, db: sqlite3.Connection, call: SinkCall, value: str) -> None:
         known = (call.resource, call.key, call.digest, value, call.token.epoch)
         db.execute("REPLACE INTO keys VALUES (?, ?, ?, ?, ?)", known)
         db.execute("INSERT INTO texts VALUES (?, ?)", (call.resource, value))
@@ -108,7 +108,7 @@ class ChecksThenWrites(Right):
 class ChecksThenWritesInOneTransactionEach(Right):
     """Check and write are transactions, but not the same one."""
 
-    def write(self, call: Claim, value: str) -> Applied[str]:
+    def write(self, call: SinkCall, value: str) -> Applied[str]:
         with self.transaction() as db:
             self.check(db, call.resource, call.token)
             first = self.find(db, call)
@@ -128,7 +128,7 @@ class BeginsTooLate(Right):
             yield db
             db.commit()
 
-    def put(self, db: sqlite3.Connection, call: Claim, value: str) -> None:
+    def put(self, db: sqlite3.Connection, call: SinkCall, value: str) -> None:
         db.execute("BEGIN IMMEDIATE")
         super().put(db, call, value)
 
@@ -156,14 +156,14 @@ class LowersItsMark(Right):
 
 
 class ForgetsKeys(Right):
-    def find(self, db: sqlite3.Connection, call: Claim) -> Applied[str] | None:
+    def find(self, db: sqlite3.Connection, call: SinkCall) -> Applied[str] | None:
         return None
 
 
 class LooksForTheKeyFirst(Right):
     """A zombie with a known key isn't told, and the new owner's replay raises no mark."""
 
-    def write(self, call: Claim, value: str) -> Applied[str]:
+    def write(self, call: SinkCall, value: str) -> Applied[str]:
         with contextlib.closing(self.connect()) as db:
             first = self.find(db, call)
         return super().write(call, value) if first is None else first

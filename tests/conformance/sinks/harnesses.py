@@ -22,7 +22,7 @@ from fencepost.fence import FenceToken
 from fencepost.sinks import asgi, asgi_store, files, http, manifest, objects, sql, tables
 from fencepost.sinks import redis as redis_sink
 from fencepost.sinks.asgi import FenceMiddleware
-from fencepost.sinks.contract import Applied, Claim, Refusal
+from fencepost.sinks.contract import Applied, Refusal, SinkCall
 from fencepost.sinks.files import FileSink
 from fencepost.sinks.http import HttpAnswer, HttpSink
 from fencepost.sinks.objects import Boto3Store, ObjectSink
@@ -93,7 +93,7 @@ class SqlUnderTest(SinkUnderTest):
     def advance(self, resource: str, token: FenceToken) -> None:
         self.sink.advance(resource, token)
 
-    def write(self, call: Claim, value: str) -> Applied[str]:
+    def write(self, call: SinkCall, value: str) -> Applied[str]:
         return self.sink.apply(call, lambda session: append(session, call.resource, value))
 
     def landed(self, resource: str) -> list[str]:
@@ -114,7 +114,7 @@ class OwnTransactionsUnderTest(SqlUnderTest):
         with self._begin() as connection:
             check_and_advance_fence(connection, token, resource)
 
-    def write(self, call: Claim, value: str) -> Applied[str]:
+    def write(self, call: SinkCall, value: str) -> Applied[str]:
         with Session(self._engine) as session, session.begin():
             return apply_once(session, call, lambda s: append(s, call.resource, value))
 
@@ -147,7 +147,7 @@ class RedisUnderTest(SinkUnderTest):
     def advance(self, resource: str, token: FenceToken) -> None:
         self.sink.advance(resource, token)
 
-    def write(self, call: Claim, value: str) -> Applied[str]:
+    def write(self, call: SinkCall, value: str) -> Applied[str]:
         push = RedisWrite(
             lua="redis.call('RPUSH', KEYS[1], ARGV[1]) return ARGV[1]",
             keys=[f"list:{call.resource}"],
@@ -188,7 +188,7 @@ class FilesUnderTest(SinkUnderTest):
     def advance(self, resource: str, token: FenceToken) -> None:
         self.sink.advance(resource, token)
 
-    def write(self, call: Claim, value: str) -> Applied[str]:
+    def write(self, call: SinkCall, value: str) -> Applied[str]:
         receipt = self.sink.apply(call, with_line(value))
         first_size = receipt.result.size
         lines = (self.folder / call.resource).read_bytes()[:first_size].decode().splitlines()
@@ -265,7 +265,7 @@ class ObjectsUnderTest(SinkUnderTest):
     def advance(self, resource: str, token: FenceToken) -> None:
         self.sink.advance(resource, token)
 
-    def write(self, call: Claim, value: str) -> Applied[str]:
+    def write(self, call: SinkCall, value: str) -> Applied[str]:
         receipt = self.sink.apply(call, with_line(value))
         stored = PlainStore(self.url).get(receipt.result.name)
         assert stored is not None
@@ -322,7 +322,7 @@ class MiddlewareUnderTest(SinkUnderTest):
     def advance(self, resource: str, token: FenceToken) -> None:
         self.sink.advance(resource, token)
 
-    def write(self, call: Claim, value: str) -> Applied[str]:
+    def write(self, call: SinkCall, value: str) -> Applied[str]:
         path = f"/things/{quote(call.resource, safe='')}"
         extra = {} if call.digest is None else {"x-digest": call.digest}
         body = value.encode() if call.digest is None else f"{value} {call.digest}".encode()

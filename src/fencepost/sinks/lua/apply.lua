@@ -2,8 +2,8 @@
 --
 -- KEYS[3]  what is known of the key, a hash: result (JSON), epoch, digest
 -- KEYS[4...], ARGV[8...]  what `write` is given, counted from 1
--- Returns {'stale', current epoch}, {'conflict', digest}, {'replayed', result, epoch} or
--- {'applied', result}.
+-- Returns {'stale', current epoch}, {'conflict', digest}, {'replayed', result, epoch},
+-- {'applied', result}, or the error that `write` returned; then the key is as free as before.
 local current = raise_mark()
 if current then
   return {'stale', current}
@@ -20,7 +20,11 @@ end
 local keys, args = {}, {}
 for i = 4, #KEYS do keys[#keys + 1] = KEYS[i] end
 for i = 8, #ARGV do args[#args + 1] = ARGV[i] end
-local result = cjson.encode(write(keys, args))
+local written = write(keys, args)
+if type(written) == 'table' and written.err then
+  return written
+end
+local result = cjson.encode(written)
 redis.call('HSET', KEYS[3], 'result', result, 'epoch', ARGV[3], 'digest', ARGV[7])
 remember(KEYS[3])
 return {'applied', result}
