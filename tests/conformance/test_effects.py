@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
@@ -11,6 +14,7 @@ import sqlalchemy as sa
 from fencepost import faults
 from fencepost.effects.model import EffectStatus
 from fencepost.errors import ExecutionLeaseLostError
+from fencepost.records import Status
 from fencepost.stores.memory import MemoryEffectStore, MemoryExecutionStore
 from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore
 from tests.conformance.effect_store import (
@@ -38,6 +42,33 @@ class TestMemoryEffects(EffectStoreConformance):
         return MemoryLedger(store)
 
 
+@contextmanager
+def waits_for_the_next_write(engine: sa.Engine, doing: Callable[[], object]) -> Iterator[None]:
+    """While an effect is being written inside, somebody else begins something, and waits."""
+    done = threading.Event()
+
+    def do() -> None:
+        doing()
+        done.set()
+
+    other = threading.Thread(target=do, daemon=True)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+    def in_flight(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if statement.startswith("UPDATE fencepost_effects"):
+            other.start()
+            with engine.connect() as looking:
+                eventually(lambda: looking.execute(sa.text(waiting)).scalar())
+            assert not done.is_set()
+
+    sa.event.listen(engine, "before_cursor_execute", in_flight)
+    try:
+        yield
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", in_flight)
+    assert done.wait(10)
+
+
 class SqlEffects(EffectStoreConformance):
     @pytest.fixture
     def effects(self, store):
@@ -57,36 +88,24 @@ class TestPostgresEffects(SqlEffects):
         """What the old owner has begun to write, its successor sees; or it is refused."""
         worker = started(store)
         effects.intend(intent_of(worker))
-        taken = threading.Event()
-
-        def take_over() -> None:
-            Worker.take(store, worker.execution_id)
-            taken.set()
-
-        thread = threading.Thread(target=take_over, daemon=True)
-
-        def waiting() -> bool:
-            query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            with postgres_engine.connect() as connection:
-                return bool(connection.execute(sa.text(query)).scalar())
-
-        def in_flight(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-            if statement.startswith("UPDATE fencepost_effects"):
-                thread.start()
-                eventually(waiting)
-                assert not taken.is_set()
-
-        sa.event.listen(postgres_engine, "before_cursor_execute", in_flight)
-        try:
+        take_over = partial(Worker.take, store, worker.execution_id)
+        with waits_for_the_next_write(postgres_engine, take_over):
             record = effects.conclude(
                 worker.token(), SINK, "order:42", EffectStatus.CONFIRMED, result=1
             )
-        finally:
-            sa.event.remove(postgres_engine, "before_cursor_execute", in_flight)
-        thread.join(10)
-        assert taken.is_set()
         assert worker.execution.epoch == 2
         assert recorded(effects, worker).status is record.status is EffectStatus.CONFIRMED
+
+    def test_the_way_on_waits_for_a_decision_in_flight(self, store, effects, postgres_engine):
+        """Nobody calls while a person's decision about the call is being written."""
+        worker = started(store)
+        effects.intend(intent_of(worker))
+        store.park(worker.token(), "in doubt", None)
+        go_on = partial(store.unpark, worker.execution_id, "impatient")
+        with waits_for_the_next_write(postgres_engine, go_on):
+            effects.resolve(SINK, "order:42", landed=True, result=1, by="ada", why="I looked")
+        assert worker.execution.status is Status.ACTIVE
+        assert recorded(effects, worker).status is EffectStatus.CONFIRMED
 
     def test_a_write_waits_for_a_takeover_in_flight(self, store, effects, postgres_engine):
         worker = started(store)
