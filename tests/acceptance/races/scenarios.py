@@ -16,11 +16,9 @@ from tests.acceptance.races.bank import await_booked
 from tests.acceptance.races.measure import WAYS, Count, Rig, Scenario, thaw
 from tests.support.waiting import wait_for
 
-LATE = 8.0
-"""Seconds until a delayed request is booked: after the retry of a caller that has given up."""
-
-SLOW = plain.VISIBILITY + 4.0
-"""The same, after the next copy of a task whose process was lost."""
+LATE = 12.0
+"""Seconds until a delayed request is booked: after the retry of a caller that has given up, and
+after the next copy of a task whose process was lost or whose visibility timeout has passed."""
 
 
 def refunds(rig: Rig, way: str, order: str) -> int:
@@ -99,7 +97,7 @@ def frozen(point: str, rig: Rig, way: str, order: str) -> Count:
 def killed_during(rig: Rig, way: str, order: str) -> Count:
     """The request is under way for longer than its caller lives."""
     bank = rig.paid(way, order)
-    bank.arm(order, "delay", seconds=SLOW)
+    bank.arm(order, "delay", seconds=LATE)
     fault = rig.arm("sending", "pause", order)
     task_id = rig.send(plain.pay, order, way=way, kind="refund")
     caller = psutil.Process(rig.fired(fault))
@@ -110,7 +108,7 @@ def killed_during(rig: Rig, way: str, order: str) -> Count:
         wait_for(lambda: connected(caller, port), 20, f"the request of {order}", poll=0.1)
     caller.kill()
     believed = rig.believes(task_id)
-    await_booked(bank, order, "refund", 1 if way == "keyed" else 2, SLOW + 5)
+    await_booked(bank, order, "refund", 1 if way == "keyed" else 2, LATE + 5)
     return Count(1, refunds(rig, way, order), believed)
 
 
@@ -215,7 +213,7 @@ def twice_at_once(rig: Rig, way: str, order: str) -> Count:
 
 def slow(rig: Rig, way: str, order: str) -> Count:
     """The call takes longer than the visibility timeout."""
-    rig.paid(way, order).arm(order, "delay", seconds=SLOW)
+    rig.paid(way, order).arm(order, "delay", seconds=LATE)
     task_id = rig.send(plain.pay, order, way=way, kind="refund", patience=30)
     wait_for(lambda: rig.copies(task_id)[0] >= 2, 30, f"a second copy of {task_id}")
     rig.quiet(task_id)
