@@ -24,7 +24,7 @@ from tests.support.scene import Scene
 PROMPTLY = 2.5
 """Seconds between the last child's end and the join: a sweep of the reaper, and a message."""
 
-JOINS_APART = json.dumps({"task_routes": {"fencepost.join": {"queue": "joins"}}})
+JOINS_APART = {"task_routes": {"fencepost.join": {"queue": "joins"}}}
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from fencepost import Status
 from fencepost.records import EventName
 from tests.acceptance.conftest import MakeScene
@@ -54,7 +52,7 @@ def test_a_visibility_timeout_shorter_than_a_step(make_scene: MakeScene) -> None
         "unacked_restore_interval": 1,
         "unacked_restore_throttle": 1,
     }
-    conf = json.dumps({"broker_transport_options": impatient})
+    conf = {"broker_transport_options": impatient}
     with make_scene("postgres", workers=3, lease_ttl=1.0, conf=conf) as scene:
         fault = scene.fleet.arm("second.inside", "pause", label="slow")
         handle = scene.start(sagas.line, label="slow")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import redis
 import sqlalchemy as sa
 
 from fencepost import Handle, Saga, Status
@@ -45,20 +47,18 @@ class Scene:
         redis_url: str,
         *,
         lease_ttl: float = 2.0,
-        conf: str = "{}",
+        conf: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        import json
-
         self.redis_url = redis_url
         self.database_url = database_url
         self.lease_ttl = lease_ttl
         migrate(database_url)
         shared = {"database_url": database_url, "lease_ttl": lease_ttl, **(settings or {})}
-        self.fp = composition.make(redis_url, json.loads(conf), **shared)
+        self.fp = composition.make(redis_url, conf or {}, **shared)
         metadata.create_all(self.fp.database)
         environment = {f"FENCEPOST_{name.upper()}": str(value) for name, value in shared.items()}
-        environment |= {"SAMPLE_BROKER": redis_url, "SAMPLE_CONF": conf}
+        environment |= {"SAMPLE_BROKER": redis_url, "SAMPLE_CONF": json.dumps(conf or {})}
         self.fleet = Fleet(folder, "tests.support.apps.worker", environment)
         self._redis: Any = None
 
@@ -70,8 +70,6 @@ class Scene:
     @property
     def redis(self) -> Any:
         """A plain client of broker, results and leases."""
-        import redis
-
         if self._redis is None:
             self._redis = redis.Redis.from_url(self.redis_url, decode_responses=True)
         return self._redis
