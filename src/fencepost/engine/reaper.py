@@ -64,6 +64,10 @@ class Reaper:
         dispatched = 0
         for parent in engine.executions.claim_joinable(BATCH, CLAIM):
             admitted = engine.executions.admit(parent.execution_id, engine.unattended)
+            if admitted:
+                # The claim was for the places. When the children have ended, the parent must be
+                # found without a wait that has grown with each place filled.
+                engine.executions.defer(parent.execution_id, parent.epoch, timedelta(0))
             for execution in admitted or [parent]:
                 engine.dispatch(execution)
                 dispatched += 1
