@@ -22,6 +22,7 @@ from examples.refund_agent.payments import (
 from examples.refund_agent.play import refunds_in
 from examples.refund_agent.provider import Mode, serve
 from examples.refund_agent.provider_faults import Fault
+from examples.refund_agent.provider_ledger import Ledger, Transfer
 from fencepost import faults
 
 Serve = Callable[..., Payments]
@@ -99,13 +100,20 @@ def test_keys_hold_when_all_come_at_once(provider: Serve, mode: Mode) -> None:
     assert booked(payments) == [10]
 
 
-def test_a_request_under_way_holds_its_key(provider: Serve) -> None:
-    payments = provider(Mode.DEDUPES)
-    payments.arm("o", Fault.DELAY, seconds=0.5)
-    given = answers(payments, 4)
-    assert given.count("busy") == 3
-    assert payments.refund(cents(10), key="k").id in given
-    assert booked(payments) == [10]
+def test_a_request_under_way_holds_its_key(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite3")
+    ledger.book(Transfer("charge", "o", 1_000))
+    refund = Transfer("refund", "o", 10, key="k")
+    assert ledger.claim_key(refund, "digest") is None
+    busy, other = ledger.claim_key(refund, "digest"), ledger.claim_key(refund, "another")
+    assert busy is not None
+    assert other is not None
+    assert (busy.status, other.status) == (409, 422)
+    booked = ledger.book_claimed(refund)
+    again = ledger.claim_key(refund, "digest")
+    assert again is not None
+    assert (again.body, again.replayed) == (booked.body, True)
+    assert refunds_in(ledger.audit("o")) == [10]
 
 
 def test_a_stale_token_is_refused_once_the_fence_is_raised(provider: Serve) -> None:
@@ -201,7 +209,7 @@ def test_a_restart_frees_the_keys_that_were_under_way(tmp_path: Path, provider: 
 def _quietly(payments: Payments, key: str) -> None:
     try:
         payments.refund(cents(20), key=key)
-    except PaymentUnclear:
+    except (PaymentUnclear, OSError):
         return
 
 
@@ -222,18 +230,18 @@ def standing_still(seconds: float) -> Iterator[None]:
 
 
 def test_a_request_that_comes_late_on_its_connection_is_not_booked(provider: Serve) -> None:
-    payments = provider(Mode.QUERYABLE, read_timeout=0.2)
-    with standing_still(1.0), pytest.raises((PaymentUnclear, OSError)):
-        payments.refund(cents(10), reference="r", send_within=0.1)
+    payments = provider(Mode.QUERYABLE, read_timeout=0.6)
+    with standing_still(1.5), pytest.raises((PaymentUnclear, OSError)):
+        payments.refund(cents(10), reference="r", send_within=30)
     assert payments.find("r") is None
     # A connection made only to send is young, and nobody knows how old its sender's wish is.
-    with standing_still(1.0):
+    with standing_still(1.5):
         payments.refund(cents(10), reference="r")
     assert booked(payments) == [10]
 
 
 def test_a_request_that_trickles_in_late_is_not_booked(provider: Serve) -> None:
-    payments = provider(Mode.QUERYABLE, read_timeout=0.4)
+    payments = provider(Mode.QUERYABLE, read_timeout=1.5)
     port = int(payments.url.rpartition(":")[2])
     body = cents(10).model_dump_json().encode()
     head = f"POST /refunds HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -242,7 +250,7 @@ def test_a_request_that_trickles_in_late_is_not_booked(provider: Serve) -> None:
         # Each pause is shorter than a read may take, all of them are longer than a request may.
         for piece in (head[:9], head[9:], body[:4], body[4:]):
             connection.sendall(piece)
-            pause.wait(0.25)
+            pause.wait(0.6)
         assert b" 408 " in connection.recv(1_000)
     assert booked(payments) == []
 
