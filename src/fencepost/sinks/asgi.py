@@ -3,7 +3,7 @@
 A request with an `Idempotency-Key`, a `Fencing-Token`, or both runs inside one SQL transaction that
 has raised the mark and claimed the key. A handler that makes its writes in
 `scope["fencepost.session"]` is applied once, under the fence, or not at all. A handler that writes
-elsewhere is not: see the how-to on databases for what still holds.
+elsewhere is not: see the how-to on APIs for what still holds.
 
 The middleware knows nothing of who asks. Put it behind your authentication, and give `tenant=`
 where clients mustn't see each other's answers.
