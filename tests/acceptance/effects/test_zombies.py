@@ -51,7 +51,7 @@ def test_its_request_comes_last_and_pays_nothing(world: World, kind: EffectKind)
     reference = f"last-{kind}"
     execution_id = world.id_of(kind, reference)
     frozen = world.fleet.arm(f"{mode}.sending", "freeze", reference=reference)
-    handle = world.start(kind, reference)
+    handle = world.start(kind, reference, careful=mode == "queryable")
     zombie = frozen.victim()
     assert world.wait(handle).status is Status.SUCCEEDED, world.story(execution_id)
     paid = world.paid(kind, reference)
@@ -67,12 +67,14 @@ def test_its_request_comes_last_and_pays_nothing(world: World, kind: EffectKind)
     assert world.verify(execution_id, settle=5.0).ok
 
 
-def test_at_most_once_stays_parked_whenever_it_thaws(world: World) -> None:
+@pytest.mark.parametrize("careful", [True, False])
+def test_at_most_once_stays_parked_and_the_sink_knows(world: World, careful: bool) -> None:
+    """A careful effect sends nothing late. Another one's late call lands, once, and is found."""
     world.await_workers()
-    kind, reference = EffectKind.AT_MOST_ONCE, "blind"
+    kind, reference = EffectKind.AT_MOST_ONCE, f"blind-{careful}"
     execution_id = world.id_of(kind, reference)
     frozen = world.fleet.arm("blind.sending", "freeze", reference=reference)
-    handle = world.start(kind, reference)
+    handle = world.start(kind, reference, careful=careful)
     zombie = frozen.victim()
     assert world.wait(handle).status is Status.PARKED
     zombie.thaw()
@@ -80,7 +82,7 @@ def test_at_most_once_stays_parked_whenever_it_thaws(world: World) -> None:
     effect = world.effect(execution_id)
     assert effect is not None
     assert (effect.status, effect.calls) == ("intent", 1)
-    assert world.paid(kind, reference) == []
+    assert len(world.paid(kind, reference)) == (0 if careful else 1)
     assert world.row(execution_id).status is Status.PARKED
     world.decide(execution_id)
     assert world.wait(handle).status is Status.SUCCEEDED

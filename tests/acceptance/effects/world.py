@@ -102,9 +102,9 @@ class World:
         """The execution that pays for a reference; known before it is started."""
         return identity.keyed_execution_id(shop.SAGAS[kind].name, reference)
 
-    def start(self, kind: EffectKind, reference: str) -> Handle[int]:
+    def start(self, kind: EffectKind, reference: str, *, careful: bool = False) -> Handle[int]:
         """Start paying for a reference."""
-        order = shop.Order(reference=reference)
+        order = shop.Order(reference=reference, careful=careful)
         handle = self.fp.start(shop.SAGAS[kind], order, key=reference)
         assert handle.execution_id == self.id_of(kind, reference)
         return handle
