@@ -12,9 +12,10 @@ import psycopg
 import sqlalchemy as sa
 
 from fencepost import Status
-from fencepost.effects import EffectRecord, EffectStatus
+from fencepost.effects import EffectRecord
 from fencepost.engine.reaper import Reaper
 from fencepost.records import Event, EventName
+from fencepost.verify import verify
 from tests.acceptance.races import books, stories
 from tests.acceptance.races.bank import Bank, Banks, Kind
 from tests.acceptance.races.shop import Money
@@ -55,15 +56,9 @@ class Bench(Inline):
             connection.exec_driver_sql(f"TRUNCATE {names} CASCADE")
 
     def settle(self) -> None:
-        """Nothing is under way any more: what isn't known is parked."""
-        with self.database.connect() as connection:
-            statuses = connection.exec_driver_sql(
-                "SELECT e.status, f.status FROM fencepost_effects f"
-                " JOIN fencepost_executions e USING (execution_id)"
-            ).all()
-        unknown = {EffectStatus.INTENT, EffectStatus.IN_DOUBT}
-        odd = [found for found in statuses if found[1] in unknown and found[0] != Status.PARKED]
-        assert not odd, f"in doubt, and not parked: {odd}"
+        """What is stored keeps the invariants: nothing is in doubt, unless it is parked."""
+        report = verify(self.database.url.render_as_string(hide_password=False))
+        assert report.ok, "\n".join(map(str, report.violations))
 
     # -- the customer ----------------------------------------------------------------------
 
