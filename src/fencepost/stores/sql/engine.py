@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from fencepost.errors import ConfigurationError, ServiceUnavailableError
+from fencepost.stores.sql import forks
 
 BUSY_TIMEOUT = timedelta(seconds=10)
 """How long SQLite waits for another process's write before it gives up."""
@@ -97,6 +98,7 @@ def _sqlite(url: sa.URL, pool_size: int) -> sa.Engine:
     if url.database in (None, "", ":memory:"):
         raise ConfigurationError("SQLite needs a file: workers can't share a database in memory")
     engine = sa.create_engine(url, pool_size=pool_size, max_overflow=pool_size)
+    forks.guard(engine)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
