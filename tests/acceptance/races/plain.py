@@ -31,7 +31,7 @@ BOOKS = "RACES_BOOKS"
 """File of the shop's own SQLite database."""
 
 MODES = {"keyed": "dedupes", "looks": "queryable", "blind": "blind"}
-VISIBILITY = 3
+VISIBILITY = 5
 
 app = Celery(
     "plain", broker=os.environ.get(BROKER), backend=os.environ.get(BROKER), set_as_current=False
@@ -76,8 +76,13 @@ def _succeeded(sender: Any, **_: Any) -> None:
 def begin(task: Any, order: str) -> None:
     """Crash points of each run."""
     faults.reach("plain.started", order=order)
-    if task.request.delivery_info.get("redelivered") or task.request.retries:
+    if ran_before(task):
         faults.reach("plain.redelivered", order=order)
+
+
+def ran_before(task: Any) -> bool:
+    """Whether this may not be the first run."""
+    return bool(task.request.delivery_info.get("redelivered") or task.request.retries)
 
 
 def move(
@@ -130,9 +135,9 @@ def pay(
 
 @app.task(bind=True, autoretry_for=(MayPass,), **FEW)
 def pay_asking_elsewhere(self: Any, *, way: str, order: str) -> str:
-    """One refund, looked for only in a retry, where nobody answers."""
+    """One refund, looked for in every run but the first, where nobody answers."""
     begin(self, order)
-    ask = "away" if self.request.retries else None
+    ask = "away" if ran_before(self) else None
     return move(way, "refund", order, 1_000, self.request.id, ask=ask)
 
 

@@ -16,7 +16,7 @@ from tests.acceptance.races.bank import await_booked
 from tests.acceptance.races.measure import WAYS, Count, Rig, Scenario, thaw
 from tests.support.waiting import wait_for
 
-LATE = 12.0
+LATE = 15.0
 """Seconds until a delayed request is booked: after the retry of a caller that has given up, and
 after the next copy of a task whose process was lost or whose visibility timeout has passed."""
 
