@@ -20,6 +20,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -197,6 +198,8 @@ class Provider:
         self._path = folder / "provider.sqlite3"
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.provider", str(self._path)],
+            # It ends when this closes: with us, however we end.
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
@@ -233,9 +236,7 @@ class Provider:
     def close(self) -> None:
         """End the process."""
         self._process.terminate()
-        self._process.wait(10)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._process.communicate(timeout=10)
 
     def __enter__(self) -> Self:
         return self
@@ -295,13 +296,14 @@ def ask(
 
 
 def main() -> None:
-    """Serve until killed; print the address first."""
+    """Serve until standard input ends; print the address first."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ledger", type=Path)
     Handler.ledger = Ledger(parser.parse_args().ledger)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
-    server.serve_forever()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdin.read()
 
 
 if __name__ == "__main__":

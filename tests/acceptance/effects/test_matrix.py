@@ -3,6 +3,8 @@
 It is 1 for every kind; where a kind can't make it so (at most once, lost between the intent and
 the confirmation), the execution is parked with the truth on record, and a person's decision ends
 it with 1. It is never 2.
+
+The table is printed at the end of the session; `EFFECTS_MATRIX=runs/effects-matrix.json` keeps it.
 """
 
 from __future__ import annotations
