@@ -237,7 +237,14 @@ class Performer:
             )
         try:
             result = run_to_its_end(effect.function(call, request))
-        except FenceError:
+        except FenceError as refused:
+            # For the audit trail: whose write it was that the sink has refused.
+            refused.fields |= {
+                "effect": effect.name,
+                "sink": effect.sink,
+                "key": record.key,
+                "request_digest": record.request_digest,
+            }
             raise
         except effect.refused as problem:
             self._conclude(record, EffectStatus.REFUSED, problem)

@@ -40,6 +40,8 @@ from fencepost.ports import Transaction
 from fencepost.records import (
     Acquired,
     CheckpointKind,
+    Event,
+    EventName,
     Phase,
     Status,
 )
@@ -143,6 +145,7 @@ class Run(ABC):
         except StaleLeaseFenceError as refused:
             # A sink has refused the write. Whether we are lost is for the checkpoint store to say.
             logger.warning("%s: %s", refused.code, refused)
+            self._record_refusal(token, refused)
             if self.own.attempt >= MAX_REFUSALS:
                 self.park(name, visit, f"refused {self.own.attempt} times: {refused}", refused)
             self.retry(name, visit, refused, REFUSED_RETRY)
@@ -154,6 +157,28 @@ class Run(ABC):
             raise BodyFailedError(error) from error
         finally:
             self.heart.limit(None)
+
+    def _record_refusal(self, token: FenceToken, refused: StaleLeaseFenceError) -> None:
+        """A zombie's write that a sink has refused; the ledger records its own refusals."""
+        if "effect" not in refused.fields:
+            return
+        current = self.store.get(token.execution_id)
+        if current is None or (current.epoch, current.owner) == (token.epoch, token.owner):
+            return
+        self.store.record(
+            Event(
+                execution_id=token.execution_id,
+                name=EventName.ZOMBIE_WRITE_REJECTED,
+                epoch=token.epoch,
+                current_epoch=current.epoch,
+                owner=token.owner,
+                current_owner=current.owner,
+                step_key=token.step_key,
+                sink=refused.fields["sink"],
+                payload_digest=refused.fields["request_digest"],
+                details={"key": refused.fields["key"], "effect": refused.fields["effect"]},
+            )
+        )
 
     def _in_doubt(self, name: str, visit: int, doubt: InDoubt) -> NoReturn:
         error = EffectInDoubtError(

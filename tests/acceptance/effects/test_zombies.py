@@ -37,6 +37,9 @@ def test_it_is_refused_between_the_takeover_and_the_new_owners_first_write(
     assert world.provider.requests(key) == [(1, 412), (2, 200)]
     (raised,) = world.events(execution_id, EventName.FENCE_RAISED)
     assert (raised.epoch, raised.sink) == (2, "pay-fenced")
+    (refused,) = world.events(execution_id, EventName.ZOMBIE_WRITE_REJECTED)
+    assert (refused.epoch, refused.current_epoch, refused.sink) == (1, 2, "pay-fenced")
+    assert refused.details["key"] == key
     assert world.verify(execution_id, settle=5.0).ok
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from fencepost import (
@@ -128,3 +129,27 @@ def test_an_owner_whom_a_sink_refuses_tries_again_and_parks_in_the_end():
     row = world.fleet.row(execution_id)
     assert (row.status, row.error["code"]) == (Status.PARKED, "fence.stale-epoch")
     assert "refused 10 times" in (row.parked_reason or "")
+    # Nobody has taken over: this was no zombie.
+    assert world.fleet.events(execution_id, EventName.ZOMBIE_WRITE_REJECTED) == []
+
+
+def test_a_zombie_that_a_sink_refuses_is_on_record():
+    world = Refunds(EffectKind.FENCED)
+    executions = world.fleet.engine.executions
+
+    def overtaken(call: EffectCall, _request: Refund) -> Receipt:
+        held = call.token
+        executions.acquire(held.execution_id, "successor", held.epoch + 1, timedelta(seconds=30))
+        raise StaleLeaseFenceError(held.execution_id, held=held.epoch, current=held.epoch + 1)
+
+    world.effect.function = overtaken
+    execution_id = world.fleet.start(world.saga, Refund())
+    world.fleet.deliver(execution_id)
+    (event,) = world.fleet.events(execution_id, EventName.ZOMBIE_WRITE_REJECTED)
+    record = world.fleet.effect(execution_id)
+    assert (event.epoch, event.current_epoch, event.current_owner) == (1, 2, "successor")
+    assert (event.sink, event.step_key) == ("payments", record.step_key)
+    assert event.payload_digest == record.request_digest
+    assert event.details == {"key": record.key, "effect": "refund"}
+    # And the checkpoint store has refused what the zombie then wrote there.
+    assert world.fleet.events(execution_id, EventName.LEASE_LOST)
