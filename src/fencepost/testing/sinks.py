@@ -525,7 +525,8 @@ def processes() -> ProcessPoolExecutor:
 def _write_all(sink: SinkUnderTest, resource: str, token: FenceToken) -> int:
     fresh = 0
     for number in range(WRITES):
-        claim = Claim(key=f"k{number}", token=token, resource=resource)
+        # The resource is this test's own, and so are its keys: a sink may keep those of others.
+        claim = Claim(key=f"k{number}-{resource}", token=token, resource=resource)
         fresh += not patiently(lambda c=claim, n=number: sink.write(c, f"v{n}")).replayed  # type: ignore[misc]
     return fresh
 
