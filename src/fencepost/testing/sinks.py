@@ -258,7 +258,9 @@ class FencedSinkConformance:
             sink.advance(resource, zombie)
         found = sink.refusals(resource)
         if found is None:
-            pytest.skip("this sink keeps no record of what it refused")
+            # A sink may keep no record of its own; the caller's audit trail has one.
+            assert sink.landed(resource) == []
+            return
         expected = (str(zombie.execution_id), 1, 2, zombie.owner, new.owner)
         assert [(r.execution_id, r.held, r.current, r.owner, r.current_owner) for r in found] == [
             expected,
