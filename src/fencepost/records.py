@@ -203,6 +203,24 @@ class Commit:
         """Whether the commit touches nothing but the execution's own row and chain."""
         return not (self.children or self.raise_epochs or self.undo_children_of)
 
+    def checkpoint(self, created_at: datetime) -> Checkpoint:
+        """The chain's entry that this commit makes if it lands."""
+        return Checkpoint(
+            checkpoint_id=self.checkpoint_id,
+            execution_id=self.token.execution_id,
+            seq=self.seq,
+            parent_checkpoint_id=self.parent,
+            kind=self.kind,
+            step=self.step,
+            visit=self.visit,
+            step_key=self.token.step_key,
+            epoch=self.token.epoch,
+            owner=self.token.owner,
+            attempt=self.attempt,
+            result=self.result,
+            created_at=created_at,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:

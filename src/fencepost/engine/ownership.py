@@ -14,7 +14,6 @@ from fencepost.fence import FenceToken
 from fencepost.ports import Transaction
 from fencepost.records import (
     Acquired,
-    Checkpoint,
     CheckpointKind,
     Commit,
     NewExecution,
@@ -122,7 +121,7 @@ class Ownership:
 
     def _with_ending(self, commit: Commit) -> Commit:
         """Let the end ride on the last commit, so that nothing can come between the two."""
-        drafted = [*self.chain, _draft(commit)]
+        drafted = [*self.chain, commit.checkpoint(datetime.now(UTC))]
         match decide(self._saga, commit.phase, drafted):
             case Finish(Status.CONTINUED, outcome, error):
                 following = self._continuation(outcome)
@@ -153,21 +152,3 @@ class Ownership:
             parent_visit=mine.parent_visit,
             child_index=mine.child_index,
         )
-
-
-def _draft(commit: Commit) -> Checkpoint:
-    return Checkpoint(
-        checkpoint_id=commit.checkpoint_id,
-        execution_id=commit.token.execution_id,
-        seq=commit.seq,
-        parent_checkpoint_id=commit.parent,
-        kind=commit.kind,
-        step=commit.step,
-        visit=commit.visit,
-        step_key=commit.token.step_key,
-        epoch=commit.token.epoch,
-        owner=commit.token.owner,
-        attempt=commit.attempt,
-        result=commit.result,
-        created_at=datetime.now(UTC),
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -96,21 +96,7 @@ class Landing:
             )
 
     def _entry(self, commit: Commit) -> Checkpoint:
-        return Checkpoint(
-            checkpoint_id=commit.checkpoint_id,
-            execution_id=commit.token.execution_id,
-            seq=commit.seq,
-            parent_checkpoint_id=commit.parent,
-            kind=commit.kind,
-            step=commit.step,
-            visit=commit.visit,
-            step_key=commit.token.step_key,
-            epoch=commit.token.epoch,
-            owner=commit.token.owner,
-            attempt=commit.attempt,
-            result=stored(commit.result),
-            created_at=self.at,
-        )
+        return replace(commit.checkpoint(self.at), result=stored(commit.result))
 
     def _update(self, row: Row, commit: Commit) -> None:
         changes: dict[str, Any] = {
