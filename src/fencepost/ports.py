@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Protocol
@@ -10,16 +10,20 @@ from uuid import UUID
 
 from fencepost.effects.model import EffectIntent, EffectRecord, EffectStatus
 from fencepost.fence import FenceToken
+from fencepost.limits import Limit
 from fencepost.records import (
     Acquired,
     Checkpoint,
     Commit,
     Event,
+    EventName,
     Execution,
     Lease,
     LeaseState,
     NewExecution,
+    NewSignal,
     Refused,
+    SentSignal,
 )
 
 
@@ -126,9 +130,11 @@ class ExecutionStore(Protocol):
     ) -> Acquired | Refused:
         """Become the owner: one compare-and-set, only where `epoch < proposed_epoch`.
 
-        `Refused` tells the state and epoch: not runnable, or the proposal is stale. A waiting
-        execution is runnable once the children that it waits for have ended; one that was sent
-        into compensation from above waits for its parent instead.
+        `Refused` tells the state and epoch: not runnable, or the proposal is stale. Nothing that
+        is paused is runnable. A waiting execution is runnable once the children that it waits for
+        have ended, or as many have failed or succeeded as it wanted to be woken at; once its time
+        has come; once the signal that it waits for is there. One that was turned back from above
+        waits for its parent instead.
 
         Raises:
             ExecutionNotFoundError: There is no such execution.
@@ -183,12 +189,103 @@ class ExecutionStore(Protocol):
         """
         ...
 
-    def unpark(self, execution_id: UUID, why: str) -> Execution:
+    def unpark(
+        self, execution_id: UUID, why: str, *, by: str = "", directive: Any = None
+    ) -> Execution:
         """Let a parked execution go on, its attempt and recovery counts at zero.
+
+        Args:
+            execution_id: Whose.
+            why: Kept in the audit trail, with `by`.
+            by: Who decides.
+            directive: What the next owner is to do about the step in hand instead of running it;
+                stays on the row until the next commit.
 
         Raises:
             ExecutionNotFoundError, ExecutionStateError: Nothing parked there.
         """
+        ...
+
+    def turn_back(
+        self,
+        execution_id: UUID,
+        cause: Any,
+        event: EventName,
+        details: Mapping[str, Any],
+        *,
+        only_forward: bool = False,
+    ) -> Execution:
+        """Have an execution undo its work: it is fenced at once, whoever runs it.
+
+        Its epoch and those of all its descendants grow by one, nobody owns them, their phase is
+        compensating and their `turned_back` is the cause (for descendants: that their parent
+        failed). It is due at once; its live descendants wait for it. A pause is lifted.
+
+        Args:
+            execution_id: Whose; of one that was continued as new, what continues it.
+            cause: An `ErrorInfo` in its stored form.
+            event: The name under which it is audited.
+            details: Of that event.
+            only_forward: Leave one alone that undoes its work already, or is parked.
+
+        Returns:
+            The execution as it then is; unchanged where `only_forward` left it alone.
+
+        Raises:
+            ExecutionNotFoundError: There is no such execution.
+            ExecutionStateError: It has ended, or has passed its pivot.
+        """
+        ...
+
+    def pause(self, execution_id: UUID, *, by: str, why: str) -> Execution:
+        """Have nothing more of an execution and its descendants begun; what runs runs on.
+
+        Does nothing where it is paused.
+
+        Raises:
+            ExecutionNotFoundError, ExecutionStateError: None, or it has ended.
+        """
+        ...
+
+    def resume(self, execution_id: UUID, *, by: str, why: str) -> list[Execution]:
+        """Lift a pause. Returns those of the execution and its descendants that are now due.
+
+        Raises:
+            ExecutionNotFoundError, ExecutionStateError: None, or it isn't paused.
+        """
+        ...
+
+    def reopen(self, execution_id: UUID, *, by: str, why: str) -> Execution:
+        """Let an execution go on that has failed and had nothing to undo.
+
+        It is active again and its directive is `{"do": "reopen", "by": ..., "why": ...}`.
+
+        Raises:
+            ExecutionNotFoundError: There is no such execution.
+            ExecutionStateError: It isn't `failed`; or it has a parent, which has gone on.
+        """
+        ...
+
+    def send_signal(self, signal: NewSignal) -> tuple[SentSignal, bool]:
+        """Store a signal; whoever waits for it is due at once, in the same transaction.
+
+        A signal for an execution that was continued as new goes to what continues it; those that
+        nobody has taken go along when it is continued.
+
+        Returns:
+            The stored signal, and whether this call stored it (its key may have been used).
+
+        Raises:
+            ExecutionNotFoundError, ExecutionStateError: None, or it has ended.
+        """
+        ...
+
+    def pending_signals(self, execution_id: UUID, name: str) -> list[SentSignal]:
+        """Signals of that name that no wait has taken and nobody has rejected, oldest first."""
+        ...
+
+    def reject_signal(self, signal_id: UUID, reason: str) -> None:
+        """Have no wait take a signal; audited."""
         ...
 
     def record(self, event: Event) -> None:
@@ -215,15 +312,31 @@ class ExecutionStore(Protocol):
         """Of these, the active ones; hidden from `claim_due` as if it had claimed them."""
         ...
 
-    def claim_due(self, limit: int, hold: timedelta) -> list[Execution]:
-        """Live executions whose time to be looked at has come; `hold` grows with each claim.
+    def claim_due(
+        self,
+        limit: int,
+        hold: timedelta,
+        *,
+        known: Collection[tuple[str, str]] | None = None,
+    ) -> list[Execution]:
+        """Active executions whose time to be looked at has come; `hold` grows with each claim.
 
-        Claimed rows are hidden from other claimants until their new time.
+        Claimed rows are hidden from other claimants until their new time. The highest priority
+        comes first, then the longest due. Nothing that is paused is claimed.
+
+        Args:
+            limit: How many at most.
+            hold: For how long they are hidden at first.
+            known: (saga, version) of those that the caller can run; None for all.
         """
         ...
 
-    def claim_joinable(self, limit: int, hold: timedelta) -> list[Execution]:
-        """Waiting parents whose children have all ended, or that have places to fill."""
+    def claim_waiting(self, limit: int, hold: timedelta) -> list[Execution]:
+        """Waiting executions that are runnable (see `acquire`), or that have places to fill."""
+        ...
+
+    def overdue(self, limit: int) -> list[Execution]:
+        """Executions on their way forward whose deadline has passed. Claims nothing."""
         ...
 
     def defer(self, execution_id: UUID, epoch: int, due_in: timedelta) -> None:
@@ -319,6 +432,37 @@ class EffectStore(Protocol):
             ExecutionStateError: Its outcome is known or was decided already, or its execution
                 isn't parked.
         """
+        ...
+
+
+class LimitStore(Protocol):
+    """Who may begin a step whose number or rate is limited across the fleet.
+
+    A permit belongs to an execution at a step and not to a worker: it survives a takeover. It is
+    given up by whatever ends the attempt (a checkpoint, a failed attempt, parking, turning back),
+    because it counts only while the execution's row is as it was when it was asked for.
+    """
+
+    def take(
+        self, execution_id: UUID, resource: str, limit: Limit, *, head: UUID, attempt: int
+    ) -> timedelta | None:
+        """Ask for a permit, or find the one that was given.
+
+        Args:
+            execution_id: Who asks.
+            resource: What is limited: the limit's name, with its key if it has one.
+            limit: How many at once, and how often.
+            head: The execution's head, as its owner knows it.
+            attempt: Failed attempts of the step in hand, as stored.
+
+        Returns:
+            How long to wait before beginning (zero: begin now), or None where its turn hasn't
+            come; it keeps its place in the line.
+        """
+        ...
+
+    def serve(self, resource: str, limit: Limit) -> list[Execution]:
+        """Give free permits to those who wait longest; returns them, to be dispatched."""
         ...
 
 

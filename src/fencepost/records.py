@@ -20,7 +20,7 @@ class Status(StrEnum):
     ACTIVE = "active"
     """Work is owed: somebody runs it, or a worker must be found."""
     WAITING = "waiting"
-    """Waits for its children; nobody holds a lease."""
+    """Waits for its children, a time or a signal; nobody holds a lease."""
     PARKED = "parked"
     """Stopped for a person."""
     SUCCEEDED = "succeeded"
@@ -44,6 +44,8 @@ class Phase(StrEnum):
     """The direction in which an execution moves."""
 
     FORWARD = "forward"
+    PAST_PIVOT = "past-pivot"
+    """Forward, with no way back: what fails now is tried again, or parked."""
     COMPENSATING = "compensating"
 
 
@@ -64,6 +66,19 @@ class CheckpointKind(StrEnum):
     """A durable task's body failed for good; the execution ends with that error."""
     BRANCH_FAILED = "branch-failed"
     """A step of an error branch failed for good; the execution ends with that error."""
+    DECISION = "decision"
+    """Which way a branch or a loop went."""
+    WAIT = "wait"
+    """From here it waits for a time or a signal."""
+    WOKEN = "woken"
+    """The time has come, or the signal."""
+    STOP = "stop"
+    """Enough children of a fan-out have succeeded: the others are told to stop."""
+    REOPENED = "reopened"
+    """A person had a failed execution go on, from the step that failed."""
+
+
+LOWEST_PRIORITY, DEFAULT_PRIORITY, HIGHEST_PRIORITY = 0, 5, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +111,15 @@ class Execution:
         attempt: Failed attempts of the step in hand.
         lineage_id: First execution of a continue-as-new line.
         root_id: The execution that a user started, for a child of any depth.
+        queue: Where its next command belongs; None for where Celery routes by itself.
+        priority: 0 to 9; of two that are due, the higher one is dispatched first.
+        paused_at: Since when nothing of it is begun; None where it isn't paused.
+        deadline_at: When it is turned back, should it not have ended or passed its pivot.
+        wake_at: When its wait is over, if it waits for a time.
+        waits_for: The signal that it waits for.
+        turned_back: Why it has to undo its work, until its chain tells it: an `ErrorInfo`.
+        directive: What a person has decided about the step in hand, until that is committed.
+        forked_from: The execution whose chain this one's begins with.
     """
 
     execution_id: UUID
@@ -123,11 +147,27 @@ class Execution:
     parked_reason: str | None
     created_at: datetime
     ended_at: datetime | None
+    queue: str | None = None
+    priority: int = DEFAULT_PRIORITY
+    paused_at: datetime | None = None
+    deadline_at: datetime | None = None
+    wake_at: datetime | None = None
+    waits_for: str | None = None
+    turned_back: Any = None
+    directive: Any = None
+    forked_from: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewExecution:
-    """An execution to be inserted, with the root of its chain."""
+    """An execution to be inserted, with the root of its chain.
+
+    Attributes:
+        deadline_in: Until it is turned back, from its insertion.
+        deadline_at: The same as a moment, for what continues an execution that has one.
+        prefix: For a fork: what of another chain comes after its root, oldest first. It is stored
+            under this execution's id, with epoch 0: no owner of this execution has done it.
+    """
 
     execution_id: UUID
     saga: str
@@ -142,15 +182,26 @@ class NewExecution:
     parent_visit: int | None = None
     child_index: int | None = None
     status: Status = Status.ACTIVE
+    queue: str | None = None
+    priority: int = DEFAULT_PRIORITY
+    deadline_in: timedelta | None = None
+    deadline_at: datetime | None = None
+    forked_from: UUID | None = None
+    prefix: tuple[Checkpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """What a new owner gets: the row as it now is, the chain, and whom it took over from."""
+    """What a new owner gets: the row as it now is, the chain, and whom it took over from.
+
+    Attributes:
+        at: The store's time at the acquisition.
+    """
 
     execution: Execution
     chain: tuple[Checkpoint, ...]
     taken_over_from: str | None
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +227,17 @@ class Commit:
             that of every descendant (whose owner goes) grow by one, so that a late forward write
             can't land after its undo.
         undo_children_of: (step, visit) of the fan-out whose children now undo their work.
+        stop_children_of: (step, visit) of the fan-out whose live children are turned back.
+        tells: Why descendants are turned back, with `raise_epochs` or `stop_children_of`: an
+            `ErrorInfo` in its stored form.
         due_in: When the reaper looks again if nobody does anything.
+        queue: Where what comes next belongs.
+        wakes_at_failures: A waiting parent is woken once this many children have failed;
+        wakes_at_successes: or once this many have succeeded; else once all have ended.
+        wake_in: A wait's length, by the store's clock from the commit on.
+        wake_at: Or the moment at which it ends.
+        waits_for: The signal that ends the wait. One that is already there ends it at once.
+        consumes: The signal that this checkpoint takes; it is taken by no other.
     """
 
     checkpoint_id: UUID
@@ -197,11 +258,27 @@ class Commit:
     max_concurrency: int | None = None
     raise_epochs: bool = False
     undo_children_of: tuple[str, int] | None = None
+    stop_children_of: tuple[str, int] | None = None
+    tells: Any = None
+    queue: str | None = None
+    wakes_at_failures: int | None = None
+    wakes_at_successes: int | None = None
+    wake_in: timedelta | None = None
+    wake_at: datetime | None = None
+    waits_for: str | None = None
+    consumes: UUID | None = None
 
     @property
     def plain(self) -> bool:
         """Whether the commit touches nothing but the execution's own row and chain."""
-        return not (self.children or self.raise_epochs or self.undo_children_of)
+        return not (
+            self.children
+            or self.raise_epochs
+            or self.undo_children_of
+            or self.stop_children_of
+            or self.waits_for
+            or self.consumes
+        )
 
     def checkpoint(self, created_at: datetime) -> Checkpoint:
         """The chain's entry that this commit makes if it lands."""
@@ -220,6 +297,45 @@ class Commit:
             result=self.result,
             created_at=created_at,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSignal:
+    """A signal to be sent to an execution.
+
+    Attributes:
+        name: What waits name it by.
+        payload: JSON-compatible.
+        key: Of the sender's choice; a second signal with it is not stored. None for no such check.
+        by: Who sends it.
+    """
+
+    signal_id: UUID
+    execution_id: UUID
+    name: str
+    payload: Any
+    key: str | None = None
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentSignal:
+    """A stored signal.
+
+    Attributes:
+        consumed_by: The step key of the wait that took it.
+        rejected: Why no wait can take it.
+    """
+
+    signal_id: UUID
+    execution_id: UUID
+    name: str
+    payload: Any
+    key: str | None
+    by: str
+    sent_at: datetime
+    consumed_by: str | None = None
+    rejected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,3 +398,13 @@ class EventName(StrEnum):
     EFFECT_IN_DOUBT = "effect.in-doubt"
     EFFECT_RESOLVED = "effect.resolved"
     VERSION_UNKNOWN = "execution.version-unknown"
+    CANCELLED = "execution.cancelled"
+    DEADLINE_PASSED = "execution.deadline-passed"
+    PAUSED = "execution.paused"
+    RESUMED = "execution.resumed"
+    REOPENED = "execution.reopened"
+    FORKED = "execution.forked"
+    REPINNED = "execution.repinned"
+    SIGNAL_SENT = "signal.sent"
+    SIGNAL_REJECTED = "signal.rejected"
+    PRUNED = "executions.pruned"

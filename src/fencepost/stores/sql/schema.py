@@ -48,6 +48,18 @@ executions = sa.Table(
     sa.Column("dispatches", sa.Integer, nullable=False, default=0),
     sa.Column("created_at", UtcDateTime, nullable=False, default=now()),
     sa.Column("ended_at", UtcDateTime),
+    sa.Column("queue", sa.String(100)),
+    sa.Column("priority", sa.Integer, nullable=False, default=5, server_default="5"),
+    sa.Column("paused_at", UtcDateTime),
+    sa.Column("deadline_at", UtcDateTime, index=True),
+    sa.Column("wake_at", UtcDateTime),
+    sa.Column("waits_for", sa.String(100)),
+    # A parent that waits for children is woken by so many of them; NULL for all.
+    sa.Column("wakes_at_failures", sa.Integer),
+    sa.Column("wakes_at_successes", sa.Integer),
+    sa.Column("turned_back", Json),
+    sa.Column("directive", Json),
+    sa.Column("forked_from", sa.Uuid),
     sa.UniqueConstraint("saga", "business_key"),
     sa.Index("ix_fencepost_executions_status_due_at", "status", "due_at"),
     sa.Index("ix_fencepost_executions_parent_id_status", "parent_id", "status"),
@@ -130,4 +142,65 @@ events = sa.Table(
     sa.Column("payload_digest", sa.String(80)),
     sa.Column("details", Json, nullable=False),
     sa.Column("at", UtcDateTime, nullable=False, default=now()),
+)
+
+signals = sa.Table(
+    "fencepost_signals",
+    metadata,
+    # Its order of arrival: the oldest is taken first.
+    sa.Column(
+        "number",
+        sa.BigInteger().with_variant(sa.Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=True,
+    ),
+    sa.Column("signal_id", sa.Uuid, nullable=False, unique=True),
+    sa.Column(
+        "execution_id",
+        sa.Uuid,
+        sa.ForeignKey("fencepost_executions.execution_id"),
+        nullable=False,
+    ),
+    sa.Column("name", sa.String(100), nullable=False),
+    sa.Column("key", sa.String(255)),
+    sa.Column("payload", Json),
+    sa.Column("by", sa.String(255), nullable=False),
+    sa.Column("sent_at", UtcDateTime, nullable=False, default=now()),
+    sa.Column("consumed_by", sa.String(255)),
+    sa.Column("rejected", sa.Text),
+    sa.UniqueConstraint("execution_id", "name", "key"),
+)
+
+limits = sa.Table(
+    "fencepost_limits",
+    metadata,
+    sa.Column("resource", sa.String(255), primary_key=True),
+    # When the next of a rate-limited resource may begin, were there no burst.
+    sa.Column("next_at", UtcDateTime),
+)
+
+permits = sa.Table(
+    "fencepost_permits",
+    metadata,
+    # The order in which they were asked for: the oldest is served first.
+    sa.Column(
+        "number",
+        sa.BigInteger().with_variant(sa.Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=True,
+    ),
+    sa.Column("resource", sa.String(255), nullable=False, index=True),
+    sa.Column(
+        "execution_id",
+        sa.Uuid,
+        sa.ForeignKey("fencepost_executions.execution_id"),
+        nullable=False,
+    ),
+    # What it was asked for at: a permit counts while the execution's row still says the same.
+    sa.Column("head", sa.Uuid, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    # When its holder may begin; NULL while it waits for its turn.
+    sa.Column("starts_at", UtcDateTime),
+    sa.Column("asked_at", UtcDateTime, nullable=False, default=now()),
+    sa.UniqueConstraint("resource", "execution_id"),
 )
