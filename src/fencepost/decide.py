@@ -21,8 +21,12 @@ Definition = Saga[Any, Any] | DurableTask[Any, Any]
 RETURN_STEP = "return"
 """The step under which the end of a durable task's body is recorded."""
 
+CANCELLED = "execution.cancelled"
+DEADLINE_PASSED = "execution.deadline-passed"
 PARENT_FAILED = "saga.parent-failed"
 """The code under which a child undoes its work because its parent failed."""
+STOPPED = "saga.stopped"
+"""The code under which a child undoes its work because enough of its siblings have succeeded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,30 @@ class ChildrenFailedError(FencepostError):
     code = "saga.children-failed"
 
 
+class LoopBoundError(FencepostError):
+    """A loop wanted another pass after its last one."""
+
+    code = "saga.loop-bound"
+
+
+class StepDeadlineError(FencepostError):
+    """A step's deadline passed before one of its attempts had succeeded."""
+
+    code = "step.deadline-passed"
+
+
+class WaitTimeoutError(FencepostError):
+    """Neither the signal nor the approval that was waited for came in time."""
+
+    code = "wait.timed-out"
+
+
+class ApprovalRejectedError(FencepostError):
+    """A person said no."""
+
+    code = "approval.rejected"
+
+
 class EffectError(FencepostError):
     """Something about an effect."""
 

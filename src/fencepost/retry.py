@@ -59,3 +59,6 @@ STEP_RETRIES = RetryPolicy()
 
 UNDO_RETRIES = RetryPolicy(attempts=10, retry_on=(Exception,))
 """For compensations: everything is tried again, because giving up parks the execution."""
+
+PIVOT_RETRIES = UNDO_RETRIES
+"""For steps after the pivot: there is no way but forward."""

@@ -7,16 +7,16 @@ import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from enum import Enum
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
-from fencepost import serde
-from fencepost.context import StepContext, TransactionalContext
-from fencepost.effects.model import EffectKind
+from fencepost.context import StepContext
 from fencepost.errors import SagaDefinitionError
 from fencepost.identity import check_name
-from fencepost.retry import STEP_RETRIES, UNDO_RETRIES, RetryPolicy
-from fencepost.saga.typecheck import fits, read_signature
+from fencepost.limits import Limit
+from fencepost.retry import PIVOT_RETRIES, STEP_RETRIES, UNDO_RETRIES, RetryPolicy
+from fencepost.saga.typecheck import read_signature
 
 if TYPE_CHECKING:
     from fencepost.effects.declaration import Effect
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 In = TypeVar("In")
 Out = TypeVar("Out")
 Context = TypeVar("Context", bound=StepContext)
+
+
+class Stays(Enum):
+    """See `STAYS`."""
+
+    STAYS = "stays"
+
+
+STAYS = Stays.STAYS
+"""Declared as a step's compensation: what it does in the world is meant to stay, come what may."""
 
 
 class Step(Generic[In, Out]):
@@ -34,9 +44,14 @@ class Step(Generic[In, Out]):
         input_type: The annotation of its input.
         output_type: The annotation of its result.
         transactional: Effect and checkpoint are one transaction on the ledger's database.
-        timeout: A step that runs longer loses its lease; None for no limit.
+        context_type: What its body takes as its first of two arguments; None if it takes one.
+        timeout: An attempt that runs longer loses its lease; None for no limit.
+        deadline: For all attempts together; None for no limit.
         compensation: The step that undoes this one; it is given this one's recorded result.
+        stays: There is no compensation on purpose.
         effects: What the step may perform.
+        queue: Where it runs; None for the saga's queue.
+        limit: How many may run, or begin, across the fleet.
     """
 
     def __init__(
@@ -46,9 +61,12 @@ class Step(Generic[In, Out]):
         name: str | None = None,
         retry: RetryPolicy | None = None,
         timeout: timedelta | None = None,
+        deadline: timedelta | None = None,
         transactional: bool = False,
-        compensate: Step[Any, Any] | None = None,
+        compensate: Step[Any, Any] | Stays | None = None,
         effects: Sequence[Effect[Any, Any]] = (),
+        queue: str | None = None,
+        limit: Limit | None = None,
     ) -> None:
         self.name = check_name(name or str(getattr(function, "__name__", "")), "step")
         self.function = function
@@ -56,47 +74,34 @@ class Step(Generic[In, Out]):
         self.takes_context = signature.takes_context
         self.input_type: Any = signature.input_type
         self.output_type: Any = signature.output_type
+        self.context_type = signature.context_type
         self.transactional = transactional
+        for span in (timeout, deadline):
+            if span is not None and span <= timedelta(0):
+                raise SagaDefinitionError(
+                    f"step {self.name!r}: timeout and deadline must be positive", step=self.name
+                )
         self.timeout = timeout
-        self.compensation = compensate
+        self.deadline = deadline
+        if not isinstance(compensate, Step | Stays | None):
+            raise SagaDefinitionError(
+                f"compensation of step {self.name!r} must be a function decorated with @step",
+                step=self.name,
+            )
+        self.stays = compensate is STAYS
+        self.compensation = compensate if isinstance(compensate, Step) else None
         self.effects = tuple(effects)
+        for effect in self.effects:
+            if getattr(effect, "kind", None) is None:
+                raise SagaDefinitionError(
+                    f"step {self.name!r}: effects=[...] takes what @effect has declared, not"
+                    f" {effect!r:.60}",
+                    step=self.name,
+                )
+        self.queue = queue
+        self.limit = limit
         self._retry = retry
-        self._check(signature.context_type)
         update_wrapper(self, function)
-
-    def _check(self, context_type: type[StepContext] | None) -> None:
-        wants_session = context_type is not None and issubclass(context_type, TransactionalContext)
-        if wants_session and not self.transactional:
-            raise SagaDefinitionError(
-                f"step {self.name!r} takes a TransactionalContext: declare it with"
-                " @step(transactional=True)",
-                step=self.name,
-            )
-        if self.timeout is not None and self.timeout <= timedelta(0):
-            raise SagaDefinitionError(f"step {self.name!r}: timeout must be positive")
-        for declared in (self.input_type, self.output_type):
-            serde.adapter(declared)
-        if self.compensation is not None:
-            check_compensation(self, self.compensation)
-        for declared_effect in self.effects:
-            self._check_effect(declared_effect)
-
-    def _check_effect(self, effect: Effect[Any, Any]) -> None:
-        kind = getattr(effect, "kind", None)
-        if kind is None:
-            raise SagaDefinitionError(
-                f"step {self.name!r}: effects=[...] takes what @effect has declared, not"
-                f" {effect!r:.60}",
-                step=self.name,
-            )
-        if self.transactional is not (kind is EffectKind.TRANSACTIONAL):
-            needed = "transactional" if self.transactional else "other"
-            raise SagaDefinitionError(
-                f"step {self.name!r} is {'' if self.transactional else 'not '}transactional, and"
-                f" can only have {needed} effects; {effect.name!r} is {kind}",
-                step=self.name,
-                effect=effect.name,
-            )
 
     @property
     def retry(self) -> RetryPolicy:
@@ -107,6 +112,11 @@ class Step(Generic[In, Out]):
     def undo_retry(self) -> RetryPolicy:
         """How the step is retried when it runs as a compensation."""
         return self._retry or UNDO_RETRIES
+
+    @property
+    def pivot_retry(self) -> RetryPolicy:
+        """How the step is retried after the pivot."""
+        return self._retry or PIVOT_RETRIES
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the plain function, as in a unit test."""
@@ -135,26 +145,6 @@ def run_to_its_end(result: Any) -> Any:
         return asyncio.run(result)
     with ThreadPoolExecutor(max_workers=1) as elsewhere:
         return elsewhere.submit(asyncio.run, result).result()
-
-
-def check_compensation(step: Step[Any, Any], undo: Step[Any, Any]) -> None:
-    """A compensation must take what its step returns.
-
-    Raises:
-        SagaDefinitionError: It doesn't.
-    """
-    if not isinstance(undo, Step):
-        raise SagaDefinitionError(
-            f"compensation of step {step.name!r} must be a function decorated with @step",
-            step=step.name,
-        )
-    if not fits(step.output_type, undo.input_type):
-        raise SagaDefinitionError(
-            f"compensation {undo.name!r} takes {serde.describe(undo.input_type)}, but step"
-            f" {step.name!r} returns {serde.describe(step.output_type)}",
-            step=step.name,
-            compensation=undo.name,
-        )
 
 
 class StepDecorator(Protocol):
@@ -188,9 +178,12 @@ def step(
     name: str | None = None,
     retry: RetryPolicy | None = None,
     timeout: timedelta | None = None,
+    deadline: timedelta | None = None,
     transactional: bool = False,
-    compensate: Step[Any, Any] | None = None,
+    compensate: Step[Any, Any] | Stays | None = None,
     effects: Sequence[Effect[Any, Any]] = (),
+    queue: str | None = None,
+    limit: Limit | None = None,
 ) -> StepDecorator: ...
 def step(
     function: Callable[..., Any] | None = None,
@@ -199,9 +192,12 @@ def step(
     name: str | None = None,
     retry: RetryPolicy | None = None,
     timeout: timedelta | None = None,
+    deadline: timedelta | None = None,
     transactional: bool = False,
-    compensate: Step[Any, Any] | None = None,
+    compensate: Step[Any, Any] | Stays | None = None,
     effects: Sequence[Effect[Any, Any]] = (),
+    queue: str | None = None,
+    limit: Limit | None = None,
 ) -> Any:
     """Declare a function `(input) -> output` or `(ctx, input) -> output` as a step.
 
@@ -212,10 +208,15 @@ def step(
             times in all; a compensation is tried ten times whatever it raises.
         timeout: Longest run of one attempt. Past it the lease isn't renewed any more, and what
             the attempt still writes is fenced.
+        deadline: For all attempts together, from when the execution came to the step, by the
+            database's clock. Past it the step fails for good with a `StepDeadlineError`.
         transactional: Give the body `ctx.session`, and commit effect and checkpoint together.
         compensate: The step that undoes this one, given this one's recorded result. It may run
-            again after a crash, so it must be repeatable.
+            again after a crash, so it must be repeatable. `STAYS` says that there is none, on
+            purpose.
         effects: What the step performs with `ctx.perform`.
+        queue: Where it runs, if not where the saga runs. Getting there is one message.
+        limit: How many may run at once, or begin in a while, across the fleet.
 
     Raises:
         SagaDefinitionError: The function can't be a step; says why.
@@ -227,9 +228,12 @@ def step(
             name=name,
             retry=retry,
             timeout=timeout,
+            deadline=deadline,
             transactional=transactional,
             compensate=compensate,
             effects=effects,
+            queue=queue,
+            limit=limit,
         )
 
     return wrap if function is None else wrap(function)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from fencepost import serde
+from fencepost.saga.nodes import BranchNode, LoopNode, MapNode, Node, StepNode, WaitNode
 
 if TYPE_CHECKING:
-    from fencepost.saga.definition import Node, Saga, StepNode
+    from fencepost.saga.definition import Saga
 
 VERSION_LENGTH = 12
 """Hexadecimal digits that are kept of the hash."""
@@ -18,12 +19,12 @@ VERSION_LENGTH = 12
 def structural_hash(saga: Saga[Any, Any]) -> str:
     """Hash names, order, kinds, JSON schemas, compensations and branches.
 
-    Caps, retries and time-outs are left out: changing them strands nobody.
+    Caps, retries, queues, joins and times are left out: changing them strands nobody.
     """
     shape = {
         "name": saga.name,
         "input": schema_of(saga.input_type),
-        "nodes": [_node(node) for node in saga.nodes],
+        "nodes": _nodes(saga),
         "branches": [
             {
                 "error": branch.name,
@@ -37,12 +38,37 @@ def structural_hash(saga: Saga[Any, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:VERSION_LENGTH]
 
 
-def _node(node: Node) -> dict[str, Any]:
-    from fencepost.saga.definition import MapNode
+def _nodes(saga: Saga[Any, Any]) -> list[dict[str, Any]]:
+    return [_node(node) for node in saga.nodes]
 
-    if isinstance(node, MapNode):
-        return {"map": node.name, "child": node.child.name, "version": node.child.version}
-    return _step(node)
+
+def _node(node: Node) -> dict[str, Any]:
+    match node:
+        case StepNode():
+            return _step(node)
+        case MapNode():
+            return {
+                "map": node.name,
+                "child": node.child.name,
+                "version": node.child.version,
+                "single": node.single,
+                "output": schema_of(node.output_type),
+            }
+        case BranchNode():
+            paths = {label: _nodes(path) for label, path in node.cases.items()}
+            default = None if node.default is None else _nodes(node.default)
+            return {"branch": node.name, "cases": paths, "default": default}
+        case LoopNode():
+            return {"loop": node.name, "body": _nodes(node.body)}
+        case WaitNode():
+            signal = node.signal
+            return {
+                "wait": node.name,
+                "kind": node.kind,
+                "signal": None if signal is None else [signal.name, schema_of(signal.payload)],
+            }
+        case _:
+            assert_never(node)
 
 
 def _step(node: StepNode) -> dict[str, Any]:
@@ -54,6 +80,7 @@ def _step(node: StepNode) -> dict[str, Any]:
         "transactional": node.step.transactional,
         "compensation": undo.name if undo else None,
         "terminal": node.terminal,
+        "pivot": node.pivot,
     }
 
 
