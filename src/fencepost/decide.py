@@ -6,17 +6,47 @@ asks a clock, a store or a message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, assert_never
 
+from fencepost.commands import (
+    Choose,
+    Command,
+    Definition,
+    EndTask,
+    EnterCompensation,
+    FanOut,
+    Finish,
+    JoinChildren,
+    Reopen,
+    RunBody,
+    RunStep,
+    RunUndo,
+    UndoFanOut,
+    UndoJoin,
+    Wait,
+    Wake,
+)
 from fencepost.durable import DurableTask
 from fencepost.errors import CheckpointForkError
 from fencepost.failure import ErrorInfo, Failure
+from fencepost.progress import Progress
 from fencepost.records import Checkpoint, CheckpointKind, Phase, Status
-from fencepost.saga import ErrorBranch, MapNode, Node, Saga, Step, StepNode, TerminalKind
-
-Definition = Saga[Any, Any] | DurableTask[Any, Any]
+from fencepost.saga import (
+    BranchNode,
+    ErrorBranch,
+    LoopNode,
+    MapNode,
+    Node,
+    Saga,
+    StepNode,
+    TerminalKind,
+    WaitKind,
+    WaitNode,
+)
 
 RETURN_STEP = "return"
 """The step under which the end of a durable task's body is recorded."""
@@ -28,210 +58,205 @@ PARENT_FAILED = "saga.parent-failed"
 STOPPED = "saga.stopped"
 """The code under which a child undoes its work because enough of its siblings have succeeded."""
 
-
-@dataclass(frozen=True, slots=True)
-class RunStep:
-    """Run a step's body and commit its result."""
-
-    step: Step[Any, Any]
-    visit: int
-    value: Any
-    terminal: TerminalKind | None = None
-    in_branch: bool = False
+TOLD_BY_PARENT = frozenset({PARENT_FAILED, STOPPED})
 
 
-@dataclass(frozen=True, slots=True)
-class RunBody:
-    """Run a durable task's body, which replays and then extends the chain itself."""
-
-    task: DurableTask[Any, Any]
-    value: Any
+def told(code: str, message: str) -> Any:
+    """Why an execution is turned back, as it is stored."""
+    return ErrorInfo(error_type="", code=code, message=message).model_dump(mode="json")
 
 
-@dataclass(frozen=True, slots=True)
-class RunUndo:
-    """Run the compensation of a completed step."""
-
-    step: Step[Any, Any]
-    undo: Step[Any, Any]
-    visit: int
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class FanOut:
-    """Insert the children of a map node, and wait for them."""
-
-    node: MapNode
-    visit: int
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """Wait for the children of a map node; once all have ended, commit what came of them."""
-
-    node: MapNode
-    visit: int
-
-
-@dataclass(frozen=True, slots=True)
-class UndoFanOut:
-    """Let the children of a map node undo their work, and wait for them."""
-
-    node: MapNode
-    visit: int
-
-
-@dataclass(frozen=True, slots=True)
-class UndoJoin:
-    """Wait for the children's undoing; once all have ended, record that it is done."""
-
-    node: MapNode
-    visit: int
-
-
-@dataclass(frozen=True, slots=True)
-class EnterCompensation:
-    """A child whose parent failed: raise the epochs, then undo."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """Nothing is left to do. Rides on the commit that came before it."""
-
-    status: Status
-    outcome: Any = None
-    error: Any = None
-
-
-Command = (
-    RunStep | RunBody | RunUndo | FanOut | Join | UndoFanOut | UndoJoin | EnterCompensation | Finish
-)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """An execution's chain, with the questions that are asked of it."""
-
-    chain: tuple[Checkpoint, ...]
-
-    def find(self, kind: CheckpointKind, step: str, visit: int = 1) -> Checkpoint | None:
-        """The checkpoint of that kind for a visit to a step."""
-        for entry in self.chain:
-            if (entry.kind, entry.step, entry.visit) == (kind, step, visit):
-                return entry
-        return None
-
-    @property
-    def start(self) -> Checkpoint:
-        """The root of the chain; its result is the saga's input."""
-        return self.chain[0]
-
-    @property
-    def results(self) -> Mapping[str, Any]:
-        """Recorded results of steps and joins, by step name."""
-        return {
-            entry.step: entry.result
-            for entry in self.chain
-            if entry.kind in (CheckpointKind.STEP, CheckpointKind.JOIN)
-        }
-
-    @property
-    def compensating(self) -> Checkpoint | None:
-        """The checkpoint that began the compensation.
-
-        The last one, where a child that had ended well by its error branch is told later that
-        its parent failed.
-        """
-        entered = (e for e in reversed(self.chain) if e.kind is CheckpointKind.COMPENSATING)
-        return next(entered, None)
-
-    @property
-    def undone(self) -> bool:
-        """Whether there was anything to undo."""
-        return any(entry.kind is CheckpointKind.UNDO for entry in self.chain)
-
-
-def decide(saga: Definition, phase: Phase, chain: Iterable[Checkpoint]) -> Command:
+def decide(
+    saga: Definition,
+    phase: Phase,
+    chain: Iterable[Checkpoint],
+    turned_back: Any = None,
+    directive: Any = None,
+) -> Command:
     """The next command of an execution.
 
     Args:
         saga: Its definition (a saga or a durable task), of the version that it is pinned to.
-        phase: Forward, or compensating.
+        phase: The direction in which it moves.
         chain: All its checkpoints, oldest first.
+        turned_back: Why it has to turn back, where that isn't in the chain yet.
+        directive: What a person has decided. About a step it is for the step's command.
 
     Raises:
         CheckpointForkError: The chain can't have come from this saga.
     """
-    progress = Progress(tuple(chain))
+    progress = Progress(chain)
     if not progress.chain or progress.start.kind is not CheckpointKind.START:
         raise CheckpointForkError("the chain has no root", saga=saga.name)
     if isinstance(saga, DurableTask):
-        return _task(saga, progress)
-    if phase is Phase.FORWARD:
-        return _forward(saga, progress)
-    entered = progress.compensating
+        return _task(saga, progress, turned_back)
+    if turned_back is not None:
+        return EnterCompensation(turned_back)
+    if directive is not None and directive["do"] == "reopen":
+        times = sum(entry.kind is CheckpointKind.REOPENED for entry in progress.chain) + 1
+        return Reopen(times, by=directive["by"], why=directive["why"])
+    if phase is not Phase.COMPENSATING:
+        return Forward(progress).through(saga)
+    return _back(saga, progress)
+
+
+def _back(saga: Saga[Any, Any], progress: Progress) -> Command:
+    entered = progress.turned_at
     if entered is None:
-        return EnterCompensation()
+        raise CheckpointForkError("it compensates, and its chain never turned back", saga=saga.name)
     failure = entered.result["failure"]
     branch = saga.branch_named(entered.result["branch"])
-    undo = _next_undo(saga, progress, branch)
+    undo = _next_undo(saga, progress, entered, branch)
     if undo is not None:
         return undo
     if branch is not None and branch.nodes:
-        return _in_branch(progress, branch, failure)
+        return _in_branch(progress, entered, branch, failure)
     return Finish(_failed_status(progress, failure), error=_error_of(failure))
 
 
-def _task(task: DurableTask[Any, Any], progress: Progress) -> Command:
+def _task(task: DurableTask[Any, Any], progress: Progress, turned_back: Any) -> Command:
     returned = progress.find(CheckpointKind.STEP, RETURN_STEP)
     if returned is not None:
         return Finish(Status.SUCCEEDED, outcome=returned.result)
     failed = progress.find(CheckpointKind.TASK_FAILED, RETURN_STEP)
     if failed is not None:
         return Finish(Status.FAILED, error=failed.result)
+    if turned_back is not None:
+        return EndTask(turned_back)
     return RunBody(task, progress.start.result)
 
 
-def _forward(saga: Saga[Any, Any], progress: Progress) -> Command:
-    value = progress.start.result
-    for node in saga.nodes:
-        is_map = isinstance(node, MapNode)
-        done = progress.find(CheckpointKind.JOIN if is_map else CheckpointKind.STEP, node.name)
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Everything up to here is in the chain, and this is what came of it."""
+
+    value: Any
+
+
+class Forward:
+    """Walks a saga's nodes along a chain, up to the first thing that the chain doesn't have.
+
+    Args:
+        progress: The chain.
+
+    Attributes:
+        seen: Checkpoints that the walk came past.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._visits: Counter[str] = Counter()
+        self.seen: set[int] = {0}
+
+    def through(self, saga: Saga[Any, Any]) -> Command:
+        """The next command on the way forward."""
+        reached = self._along(saga.nodes, self._progress.start.result)
+        if isinstance(reached, Passed):
+            return Finish(Status.SUCCEEDED, outcome=reached.value)
+        return reached
+
+    def _along(self, nodes: Sequence[Node], value: Any) -> Command | Passed:
+        for node in nodes:
+            reached = self._past(node, value)
+            if not isinstance(reached, Passed):
+                return reached
+            value = reached.value
+        return Passed(value)
+
+    def _past(self, node: Node, value: Any) -> Command | Passed:
+        if isinstance(node, LoopNode):
+            return self._loop(node, value)
+        self._visits[node.name] += 1
+        visit = self._visits[node.name]
+        match node:
+            case StepNode():
+                return self._step(node, visit, value)
+            case MapNode():
+                return self._map(node, visit, value)
+            case BranchNode():
+                return self._branch(node, visit, value)
+            case WaitNode():
+                return self._wait(node, visit, value)
+            case _:
+                assert_never(node)
+
+    def _find(self, kind: CheckpointKind, name: str, visit: int) -> Checkpoint | None:
+        found = self._progress.find(kind, name, visit)
+        if found is not None:
+            self.seen.add(found.seq)
+        return found
+
+    def _step(self, node: StepNode, visit: int, value: Any) -> Command | Passed:
+        done = self._find(CheckpointKind.STEP, node.name, visit)
         if done is None:
-            return _next_forward(node, progress, value)
-        value = done.result
-        if isinstance(node, StepNode) and node.terminal is TerminalKind.CONTINUE_AS_NEW:
-            return Finish(Status.CONTINUED, outcome=value)
-    return Finish(Status.SUCCEEDED, outcome=value)
+            return RunStep(node.step, visit, value, node.terminal, node.pivot)
+        if node.terminal is TerminalKind.CONTINUE_AS_NEW:
+            return Finish(Status.CONTINUED, outcome=done.result)
+        return Passed(done.result)
 
+    def _map(self, node: MapNode, visit: int, value: Any) -> Command | Passed:
+        fanned_out = self._find(CheckpointKind.FAN_OUT, node.name, visit)
+        stopped = self._find(CheckpointKind.STOP, node.name, visit)
+        joined = self._find(CheckpointKind.JOIN, node.name, visit)
+        if joined is not None:
+            return Passed(joined.result)
+        if fanned_out is not None:
+            return JoinChildren(node, visit, stopped is not None)
+        return FanOut(node, visit, value)
 
-def _next_forward(node: Node, progress: Progress, value: Any) -> Command:
-    match node:
-        case StepNode():
-            return RunStep(node.step, 1, value, node.terminal)
-        case MapNode():
-            fanned_out = progress.find(CheckpointKind.FAN_OUT, node.name)
-            return Join(node, 1) if fanned_out else FanOut(node, 1, value)
-        case _:
-            assert_never(node)
+    def _branch(self, node: BranchNode, visit: int, value: Any) -> Command | Passed:
+        chosen = self._find(CheckpointKind.DECISION, node.name, visit)
+        if chosen is None:
+            return Choose(node, visit, value)
+        path = node.cases.get(chosen.result["case"], node.default)
+        if path is None:
+            raise CheckpointForkError(
+                f"{node.name!r} took the path of {chosen.result['case']!r}, which isn't there",
+                step=node.name,
+            )
+        return self._along(path.nodes, value)
+
+    def _loop(self, node: LoopNode, value: Any) -> Command | Passed:
+        for passes in count(1):
+            reached = self._along(node.body.nodes, value)
+            if not isinstance(reached, Passed):
+                return reached
+            value = reached.value
+            self._visits[node.name] += 1
+            visit = self._visits[node.name]
+            answer = self._find(CheckpointKind.DECISION, node.name, visit)
+            if answer is None:
+                return Choose(node, visit, value, passes)
+            if not answer.result["again"]:
+                break
+        return Passed(value)
+
+    def _wait(self, node: WaitNode, visit: int, value: Any) -> Command | Passed:
+        since = self._find(CheckpointKind.WAIT, node.name, visit)
+        woken = self._find(CheckpointKind.WOKEN, node.name, visit)
+        if woken is not None:
+            return Passed(woken.result["payload"] if node.kind is WaitKind.SIGNAL else value)
+        return Wait(node, visit, value) if since is None else Wake(node, visit, since)
 
 
 def _next_undo(
-    saga: Saga[Any, Any], progress: Progress, branch: ErrorBranch[Any, Any] | None
+    saga: Saga[Any, Any],
+    progress: Progress,
+    entered: Checkpoint,
+    branch: ErrorBranch[Any, Any] | None,
 ) -> Command | None:
-    nodes = {node.name: node for node in saga.nodes}
-    for entry in reversed(progress.chain):
+    nodes = {node.name: node for node in saga.all_nodes()}
+    for entry in reversed(progress.chain[: entered.seq]):
         node = nodes.get(entry.step)
-        if node is None or progress.find(CheckpointKind.UNDO, entry.step, entry.visit):
+        # What a fork has inherited (epoch 0) is the original's to undo.
+        if node is None or not entry.epoch or _is_undone(progress, entry):
             continue
         match node, entry.kind:
             case StepNode(), CheckpointKind.STEP:
                 undo = saga.undo_of(node.step, branch)
                 if undo is not None:
                     return RunUndo(node.step, undo, entry.visit, entry.result)
-            case MapNode(), CheckpointKind.FAN_OUT if node.child.compensable:
+            case MapNode(), CheckpointKind.FAN_OUT if _to_undo(node, progress, entry):
                 started = progress.find(CheckpointKind.UNDO_FAN_OUT, entry.step, entry.visit)
                 return UndoJoin(node, entry.visit) if started else UndoFanOut(node, entry.visit)
             case _:
@@ -239,15 +264,30 @@ def _next_undo(
     return None
 
 
-def _in_branch(progress: Progress, branch: ErrorBranch[Any, Any], failure: Any) -> Command:
-    failed = next((e for e in progress.chain if e.kind is CheckpointKind.BRANCH_FAILED), None)
+def _is_undone(progress: Progress, entry: Checkpoint) -> bool:
+    return progress.find(CheckpointKind.UNDO, entry.step, entry.visit) is not None
+
+
+def _to_undo(node: MapNode, progress: Progress, entry: Checkpoint) -> bool:
+    # Children that were not joined may still run, whether or not they have anything to undo.
+    joined = progress.find(CheckpointKind.JOIN, entry.step, entry.visit)
+    children = (entry.result or {}).get("children", 0)
+    return children > 0 and (node.child.compensable or joined is None)
+
+
+def _in_branch(
+    progress: Progress, entered: Checkpoint, branch: ErrorBranch[Any, Any], failure: Any
+) -> Command:
+    since = progress.chain[entered.seq :]
+    failed = next((e for e in since if e.kind is CheckpointKind.BRANCH_FAILED), None)
     if failed is not None:
         return Finish(_failed_status(progress, failure), error=failed.result)
     value = failure
     for node in branch.nodes:
-        done = progress.find(CheckpointKind.STEP, node.name)
+        earlier = progress.count(CheckpointKind.STEP, node.name, before=entered.seq)
+        done = progress.find(CheckpointKind.STEP, node.name, earlier + 1)
         if done is None:
-            return RunStep(node.step, 1, value, node.terminal, in_branch=True)
+            return RunStep(node.step, earlier + 1, value, node.terminal, in_branch=True)
         value = done.result
     error = _error_of(failure)
     match branch.nodes[-1].terminal:
@@ -260,7 +300,7 @@ def _in_branch(progress: Progress, branch: ErrorBranch[Any, Any], failure: Any) 
 
 
 def _failed_status(progress: Progress, failure: Any) -> Status:
-    told_by_parent = failure["code"] == PARENT_FAILED
+    told_by_parent = failure["code"] in TOLD_BY_PARENT
     return Status.COMPENSATED if progress.undone or told_by_parent else Status.FAILED
 
 
@@ -273,3 +313,26 @@ def failure_record(saga_input: Any, step: str, visit: int, info: ErrorInfo) -> A
     """The stored form of a `Failure`: what the first step of an error branch is given."""
     failure = Failure[Any](input=saga_input, step=step, visit=visit, **info.model_dump())
     return failure.model_dump(mode="json")
+
+
+def misfit(saga: Definition, phase: Phase, chain: Sequence[Checkpoint]) -> str | None:
+    """Why a chain can't be continued by another version of its saga; None if it can.
+
+    A saga on its way forward can move to a version under which everything that is on record is
+    come past in the same order. One that undoes its work has to do so as it was written.
+    """
+    if isinstance(saga, DurableTask):
+        return None  # its replay says so, and parks where the code does something else
+    if phase is Phase.COMPENSATING:
+        return "it undoes its work"
+    walk = Forward(Progress(chain))
+    try:
+        reached = walk.through(saga)
+    except CheckpointForkError as problem:
+        return problem.message
+    missed = [entry for entry in chain if entry.seq not in walk.seen]
+    if missed:
+        return f"{missed[0].step!r} is on record, and this version doesn't come to it"
+    if isinstance(reached, Finish):
+        return "nothing would be left to do"
+    return None

@@ -18,7 +18,7 @@ import redis
 
 from fencepost import faults
 from fencepost.clock import seconds_alive
-from fencepost.decide import Definition
+from fencepost.commands import Definition
 from fencepost.engine import Engine, EngineOptions
 from fencepost.engine.reaper import Reaper
 from fencepost.engine.registry import Registry
@@ -27,7 +27,13 @@ from fencepost.ports import LeaseStore
 from fencepost.records import Event, Execution, Status
 from fencepost.stores.memory import MemoryLeaseStore
 from fencepost.stores.redis import RedisLeaseStore
-from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore, create_engine, migrate
+from fencepost.stores.sql import (
+    SqlEffectStore,
+    SqlExecutionStore,
+    SqlLimitStore,
+    create_engine,
+    migrate,
+)
 
 DELIVERIES = 1_000
 A_LONG_TIME = 3_600.0
@@ -79,6 +85,7 @@ class Inline:
             Registry(sagas),
             EngineOptions(**options),
             effects=SqlEffectStore(self.store),
+            limits=SqlLimitStore(self.store),
         )
 
     def _lease_store(self, redis_url: str | None) -> LeaseStore:
@@ -113,7 +120,7 @@ class Inline:
         for _ in range(DELIVERIES):
             if not self.queue:
                 self._make_due()
-                Reaper(self.engine).joinable()
+                Reaper(self.engine).waiting()
                 Reaper(self.engine).due()
             if not self.queue:
                 return

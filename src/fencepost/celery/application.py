@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
@@ -19,17 +20,22 @@ from fencepost.celery.handle import Handle
 from fencepost.celery.hardening import Finding, check_settings, hardened
 from fencepost.celery.task import register_tasks
 from fencepost.celery.transport import CeleryTransport
-from fencepost.decide import Definition
+from fencepost.commands import Definition
 from fencepost.durable import DurableTask
 from fencepost.engine import Engine, EngineOptions
 from fencepost.engine.decisions import Decision, decide_effect
 from fencepost.engine.registry import Registry
 from fencepost.errors import ConfigurationError
-from fencepost.records import Status
+from fencepost.records import DEFAULT_PRIORITY, Status
 from fencepost.saga import Saga
 from fencepost.settings import FencepostSettings, load_settings
 from fencepost.stores.redis import RedisLeaseStore
-from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore, create_engine
+from fencepost.stores.sql import (
+    SqlEffectStore,
+    SqlExecutionStore,
+    SqlLimitStore,
+    create_engine,
+)
 
 if TYPE_CHECKING:
     from fencepost.effects import EffectRecord
@@ -111,6 +117,7 @@ class Fencepost:
                 owner=f"{node}:{os.getpid()}",
             ),
             effects=SqlEffectStore(executions),
+            limits=SqlLimitStore(executions),
         )
 
     def open_executions(self, database: sa.Engine) -> SqlExecutionStore:
@@ -158,6 +165,8 @@ class Fencepost:
         *,
         key: str | None = None,
         session: Session | sa.Connection | None = None,
+        priority: int = DEFAULT_PRIORITY,
+        deadline: timedelta | None = None,
     ) -> Handle[Out]:
         """Start an execution.
 
@@ -168,15 +177,21 @@ class Fencepost:
                 execution that is there.
             session: Your own session or connection on the ledger's database: the execution is
                 part of its transaction, and starts only if that commits.
+            priority: 0 to 9; of two that are due, the higher one goes first.
+            deadline: Until it is turned back, if it has neither ended nor passed its pivot;
+                instead of the saga's own.
 
         Raises:
-            PayloadError: The value isn't of the saga's input type.
+            PayloadError: The value isn't of the saga's input type, or an option is out of range.
+            SagaDefinitionError: `fencepost check` finds errors in the saga.
             BusinessKeyConflictError: The key was used with another input.
             ServiceUnavailableError: The database doesn't answer. A broker that doesn't answer
                 is no error: the workers find the execution in SQL.
         """
         engine = self.engine
-        execution, created = engine.create(saga, value, key=key, session=session)
+        execution, created = engine.create(
+            saga, value, key=key, session=session, priority=priority, deadline=deadline
+        )
         if created:
             self._dispatch_when_committed(execution, session)
         return Handle(self, execution.execution_id, saga.output_type, created=created)
@@ -299,6 +314,10 @@ def start(
     *,
     key: str | None = None,
     session: Session | sa.Connection | None = None,
+    priority: int = DEFAULT_PRIORITY,
+    deadline: timedelta | None = None,
 ) -> Handle[Out]:
     """`Fencepost.start` on the installed Fencepost."""
-    return current().start(saga, value, key=key, session=session)
+    return current().start(
+        saga, value, key=key, session=session, priority=priority, deadline=deadline
+    )

@@ -53,6 +53,8 @@ def hardened(lease_ttl: timedelta) -> dict[str, Any]:
         "broker_pool_acquire_timeout": 10,
         "worker_cancel_long_running_tasks_on_connection_loss": True,
         "result_chord_expires": 86_400,
+        # The middle, as for our own: on Redis no priority would mean the most urgent.
+        "task_default_priority": 4,
         "accept_content": ["json"],
         "result_accept_content": ["json"],
         "task_serializer": "json",

@@ -26,10 +26,10 @@ JOIN = "fencepost.join"
 def register_tasks(app: Celery, fencepost: Fencepost) -> tuple[Task[..., Any], Task[..., Any]]:
     """Register both tasks on the app."""
 
-    def run(execution_id: str) -> dict[str, Any]:
-        """Carry an execution as far as it can go."""
+    def run(execution_id: str, queue: str | None = None) -> dict[str, Any]:
+        """Carry an execution as far as it can go on the queue that the message was sent to."""
         try:
-            return reply_of(fencepost.engine.run(UUID(execution_id)))
+            return reply_of(fencepost.engine.run(UUID(execution_id), queue))
         except Suspended as suspended:
             logger.info("%s", suspended.reason)
             raise Ignore(suspended.reason) from None

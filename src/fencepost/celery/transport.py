@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from fencepost import identity
 from fencepost.errors import ServiceUnavailableError
-from fencepost.records import Execution
+from fencepost.records import HIGHEST_PRIORITY, Execution
 
 PUBLISH = {"retry_policy": {"max_retries": 2, "interval_start": 0.1, "interval_max": 1.0}}
 """The reaper publishes again, so a publisher need not wait long."""
@@ -43,14 +43,19 @@ class CeleryTransport:
         """Publish the execution's task."""
         with _published():
             self._run.apply_async(
-                (str(execution.execution_id),), **_identity(execution), **self._chord_of(execution)
+                (str(execution.execution_id),),
+                _placement(execution),
+                **_options(execution),
+                **self._chord_of(execution),
             )
 
     def fan_out(self, children: Sequence[Execution]) -> None:
         """Publish the children as a chord whose body wakes their parent."""
         group_id = _group_id(children[0])
         header = [
-            self._run.si(str(child.execution_id)).set(**_identity(child) | CHORD_PART)
+            self._run.si(str(child.execution_id), **_placement(child)).set(
+                **_options(child) | CHORD_PART
+            )
             for child in children
         ]
         # The group's id is ours, because a child that is dispatched again has to name the same
@@ -74,7 +79,12 @@ class CeleryTransport:
         }
 
 
-def _identity(execution: Execution) -> dict[str, Any]:
+def _placement(execution: Execution) -> dict[str, Any]:
+    """The task's own arguments: where it is meant to run, if not where Celery routes it."""
+    return {} if execution.queue is None else {"queue": execution.queue}
+
+
+def _options(execution: Execution) -> dict[str, Any]:
     name = execution.saga
     if execution.child_index is not None:
         name = f"{name}[{execution.child_index}]"
@@ -82,6 +92,9 @@ def _identity(execution: Execution) -> dict[str, Any]:
         "task_id": str(execution.execution_id),
         "root_id": str(execution.root_id),
         "shadow": name,
+        # Celery on Redis has 0 for the most urgent.
+        "priority": HIGHEST_PRIORITY - execution.priority,
+        **_placement(execution),
         **PUBLISH,
     }
 

@@ -120,7 +120,8 @@ class ReaperLoop:
             self._attempt("expired", reaper.expired)
             if time.monotonic() >= next_sweep:
                 self._attempt("due", reaper.due)
-                self._attempt("joinable", reaper.joinable)
+                self._attempt("waiting", reaper.waiting)
+                self._attempt("overdue", reaper.overdue)
                 next_sweep = time.monotonic() + settings.sweep_interval * random.uniform(0.8, 1.2)
 
     def _attempt(self, what: str, look: Callable[[], int]) -> None:

@@ -13,16 +13,20 @@ from uuid import UUID, uuid4
 
 from fencepost import faults, identity, serde
 from fencepost.clock import seconds_alive
-from fencepost.decide import Definition
+from fencepost.commands import Definition, first_queue
 from fencepost.durable import DurableTask
 from fencepost.engine.effects import PAYLOAD_LIMIT
 from fencepost.engine.heartbeat import Heartbeat
 from fencepost.engine.registry import Registry
+from fencepost.engine.run import ANYWHERE
 from fencepost.engine.saga_run import SagaRun
 from fencepost.engine.task_run import TaskRun
 from fencepost.errors import FencepostError, PayloadError, Suspended
-from fencepost.ports import EffectStore, ExecutionStore, LeaseStore, Transport
+from fencepost.ports import EffectStore, ExecutionStore, LeaseStore, LimitStore, Transport
 from fencepost.records import (
+    DEFAULT_PRIORITY,
+    HIGHEST_PRIORITY,
+    LOWEST_PRIORITY,
     Acquired,
     Event,
     EventName,
@@ -36,6 +40,9 @@ logger = logging.getLogger(__name__)
 
 KEY_LIMIT = 255
 """Characters of a business key."""
+
+LEFT_TO_OTHERS = timedelta(seconds=2)
+"""When an execution is due again that a worker without its version was given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +86,7 @@ class Engine:
         registry: The sagas that this process knows.
         options: What the fleet agrees on.
         effects: What is known of effects.
+        limits: Who may begin a limited step.
     """
 
     def __init__(
@@ -90,6 +98,7 @@ class Engine:
         options: EngineOptions,
         *,
         effects: EffectStore,
+        limits: LimitStore,
     ) -> None:
         self.executions = executions
         self.leases = leases
@@ -97,6 +106,7 @@ class Engine:
         self.registry = registry
         self.options = options
         self.effects = effects
+        self.limits = limits
 
     @property
     def unattended(self) -> timedelta:
@@ -104,7 +114,14 @@ class Engine:
         return self.options.lease_ttl + timedelta(seconds=2)
 
     def create(
-        self, saga: Definition, value: Any, *, key: str | None = None, session: Any = None
+        self,
+        saga: Definition,
+        value: Any,
+        *,
+        key: str | None = None,
+        session: Any = None,
+        priority: int = DEFAULT_PRIORITY,
+        deadline: timedelta | None = None,
     ) -> tuple[Execution, bool]:
         """Insert an execution; with a key that is in use, find it instead.
 
@@ -113,14 +130,17 @@ class Engine:
             value: Its input.
             key: Business key, unique for each saga; at most 255 characters.
             session: The caller's `Session` or `Connection`, whose transaction it joins.
+            priority: 0 to 9; of two that are due, the higher one is dispatched first.
+            deadline: Instead of the saga's own.
 
         Raises:
-            PayloadError: The input isn't of the saga's input type, or the key is empty or too
-                long. Nothing is written.
+            PayloadError: The input isn't of the saga's input type, the key is empty or too long,
+                or the priority or deadline is out of range. Nothing is written.
             BusinessKeyConflictError: The key was used with another input.
-            SagaDefinitionError: The saga has no steps.
+            SagaDefinitionError: `fencepost check` finds errors in the saga.
         """
         _check_key(key)
+        _check_options(priority, deadline)
         self.registry.add(saga)
         data = serde.dump(value, saga.input_type, what=f"input of saga {saga.name!r}")
         execution_id = uuid4() if key is None else identity.keyed_execution_id(saga.name, key)
@@ -133,6 +153,9 @@ class Engine:
             lineage_id=execution_id,
             root_id=execution_id,
             business_key=key,
+            queue=first_queue(saga),
+            priority=priority,
+            deadline_in=deadline or deadline_of(saga),
         )
         return self.executions.create(new, session=session)
 
@@ -147,8 +170,13 @@ class Engine:
                 problem,
             )
 
-    def run(self, execution_id: UUID) -> Outcome:
+    def run(self, execution_id: UUID, queue: str | None = ANYWHERE) -> Outcome:
         """Carry an execution as far as it can go.
+
+        Args:
+            execution_id: Whose.
+            queue: Where this run is: what belongs elsewhere is handed on. None is where Celery
+                routes by itself.
 
         Returns:
             How it ended, now or at an earlier delivery.
@@ -163,6 +191,11 @@ class Engine:
             return outcome_of(execution)
         if execution.status not in (Status.ACTIVE, Status.WAITING):
             raise Suspended(f"execution {execution_id} is {execution.status}")
+        if execution.paused_at is not None:
+            raise Suspended(f"execution {execution_id} is paused")
+        if queue not in (ANYWHERE, execution.queue):
+            self.dispatch(execution)
+            raise Suspended(f"execution {execution_id} goes on on queue {execution.queue}")
         saga = self.registry.find(execution.saga, execution.version)
         if saga is None:
             raise Suspended(self._unknown_version(execution))
@@ -178,7 +211,7 @@ class Engine:
         acquired = self._become_owner(lease)
         if isinstance(acquired, Outcome):
             return acquired
-        return self._run_owned(saga, acquired, lease)
+        return self._run_owned(saga, acquired, lease, queue)
 
     def _unknown_version(self, execution: Execution) -> str:
         reason = f"no saga {execution.saga!r} of version {execution.version} is registered here"
@@ -193,6 +226,8 @@ class Engine:
                     details={"saga": execution.saga, "version": execution.version},
                 )
             )
+        # Soon, for a worker that has it: only those look for it (see `Reaper.due`).
+        self.executions.defer(execution.execution_id, execution.epoch, LEFT_TO_OTHERS)
         return reason
 
     def _become_owner(self, lease: Lease) -> Acquired | Outcome:
@@ -217,7 +252,9 @@ class Engine:
             return outcome_of(execution)
         raise Suspended(f"execution {execution_id} is {got.status} at epoch {got.epoch}")
 
-    def _run_owned(self, saga: Definition, acquired: Acquired, lease: Lease) -> Outcome:
+    def _run_owned(
+        self, saga: Definition, acquired: Acquired, lease: Lease, queue: str | None
+    ) -> Outcome:
         epoch = acquired.execution.epoch
         settled = self.leases.settle(lease, epoch, self.options.lease_ttl)
         if settled is None:
@@ -231,7 +268,7 @@ class Engine:
             )
         with Heartbeat(self.leases, settled, self.options.lease_ttl, self.options.clock) as heart:
             kind = TaskRun if isinstance(saga, DurableTask) else SagaRun
-            return kind(self, saga, acquired, settled.owner, heart).to_the_end()
+            return kind(self, saga, acquired, settled.owner, heart, queue=queue).to_the_end()
 
     def let_go(self, lease: Lease, *, ended: bool) -> None:
         """Release a lease; failing that, it expires."""
@@ -264,6 +301,18 @@ class Engine:
 def _check_key(key: str | None) -> None:
     if key is not None and not 0 < len(key) <= KEY_LIMIT:
         raise PayloadError(f"a business key has 1 to {KEY_LIMIT} characters, not {len(key)}")
+
+
+def _check_options(priority: int, deadline: timedelta | None) -> None:
+    if not LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
+        raise PayloadError(f"a priority is {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}, not {priority}")
+    if deadline is not None and deadline <= timedelta(0):
+        raise PayloadError("a deadline must be positive")
+
+
+def deadline_of(saga: Definition) -> timedelta | None:
+    """The deadline that a saga declares for its executions; a durable task has none."""
+    return None if isinstance(saga, DurableTask) else saga.deadline
 
 
 def outcome_of(execution: Execution) -> Outcome:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from fencepost import identity, serde
-from fencepost.decide import Definition, Finish, decide
+from fencepost.commands import Definition, Finish, first_queue, queue_of
+from fencepost.decide import decide
 from fencepost.engine.heartbeat import Heartbeat
 from fencepost.fence import FenceToken
 from fencepost.ports import Transaction
@@ -23,6 +24,9 @@ from fencepost.records import (
 
 if TYPE_CHECKING:
     from fencepost.engine.core import Engine
+
+TELLS_WHY = frozenset({CheckpointKind.COMPENSATING, CheckpointKind.TASK_FAILED})
+"""After these the chain itself tells why the execution was turned back."""
 
 
 class Ownership:
@@ -43,12 +47,27 @@ class Ownership:
         self._saga = saga
         self._owner = owner
         self._heart = heart
+        self._acquired_at = acquired.at
+        self._since = engine.options.clock()
         self.execution = acquired.execution
         self.chain = list(acquired.chain)
         self.phase = acquired.execution.phase
         self.epoch = acquired.execution.epoch
         self.attempt = acquired.execution.attempt + 1
         self.status = Status.ACTIVE
+        self.turned_back = acquired.execution.turned_back
+        self.directive = acquired.execution.directive
+        self.queue = acquired.execution.queue
+
+    def now(self) -> datetime:
+        """The store's time: what it was at the acquisition, and the time that we held it since."""
+        held = self._engine.options.clock() - self._since
+        return self._acquired_at + timedelta(seconds=held)
+
+    def directed(self, step: str, visit: int) -> Any:
+        """What a person has decided about a visit to a step, if anything; a dictionary."""
+        told = self.directive or {}
+        return told if (told.get("step"), told.get("visit")) == (step, visit) else None
 
     def token(self, step: str, visit: int) -> FenceToken:
         """The fence token for what is written about a visit to a step."""
@@ -82,7 +101,7 @@ class Ownership:
             visit: Which visit of it.
             result: JSON-compatible.
             transaction: The step's own transaction, which this commits.
-            waits: The execution then waits for its children.
+            waits: The execution then waits for its children, a time or a signal.
             phase: The direction from here on, if it changes.
             **also: Further fields of `Commit`.
 
@@ -106,11 +125,12 @@ class Ownership:
             phase=phase,
             **also,
         )
-        if not waits:
-            commit = self._with_ending(commit)
+        left = None if kind in TELLS_WHY else self.turned_back
+        commit = self._with_what_follows(commit, left)
         write = self._engine.executions.commit if transaction is None else transaction.commit
         self.chain.append(write(commit))
         self.status, self.phase, self.attempt = commit.status, phase, 1
+        self.turned_back, self.directive, self.queue = left, None, commit.queue
         self.execution = replace(
             self.execution, status=commit.status, result=commit.outcome, error=commit.error
         )
@@ -119,10 +139,11 @@ class Ownership:
             if not commit.status.ended:
                 self._heart.raise_epoch(self.epoch)
 
-    def _with_ending(self, commit: Commit) -> Commit:
+    def _with_what_follows(self, commit: Commit, turned_back: Any) -> Commit:
         """Let the end ride on the last commit, so that nothing can come between the two."""
         drafted = [*self.chain, commit.checkpoint(datetime.now(UTC))]
-        match decide(self._saga, commit.phase, drafted):
+        following_command = decide(self._saga, commit.phase, drafted, turned_back)
+        match following_command:
             case Finish(Status.CONTINUED, outcome, error):
                 following = self._continuation(outcome)
                 return replace(
@@ -135,7 +156,7 @@ class Ownership:
             case Finish(status, outcome, error):
                 return replace(commit, status=status, outcome=outcome, error=error)
             case _:
-                return commit
+                return replace(commit, queue=queue_of(following_command, self._saga))
 
     def _continuation(self, value: Any) -> NewExecution:
         mine = self.execution
@@ -151,4 +172,7 @@ class Ownership:
             parent_step=mine.parent_step,
             parent_visit=mine.parent_visit,
             child_index=mine.child_index,
+            queue=first_queue(self._saga),
+            priority=mine.priority,
+            deadline_at=mine.deadline_at,
         )

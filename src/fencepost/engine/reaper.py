@@ -10,8 +10,10 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
+from fencepost.decide import DEADLINE_PASSED, told
 from fencepost.engine.core import Engine
-from fencepost.records import Execution
+from fencepost.errors import ExecutionStateError
+from fencepost.records import EventName, Execution
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +31,7 @@ HIDDEN = timedelta(minutes=1)
 
 
 class Reaper:
-    """One pass over what has expired, what is due and what can be joined.
+    """One pass over what has expired, what is due, what waits and what is late.
 
     Args:
         engine: The engine whose stores are looked at.
@@ -55,14 +57,15 @@ class Reaper:
     def due(self) -> int:
         """Dispatch executions whose time has come; returns how many."""
         engine = self._engine
-        claimed = engine.executions.claim_due(BATCH, CLAIM_DUE)
+        known = {(saga.name, saga.version) for saga in engine.registry}
+        claimed = engine.executions.claim_due(BATCH, CLAIM_DUE, known=known)
         return self._dispatch_unowned(claimed)
 
-    def joinable(self) -> int:
-        """Fill free places, and wake parents whose children have ended; returns how many."""
+    def waiting(self) -> int:
+        """Fill free places, and wake whose children, time or signal has come; returns how many."""
         engine = self._engine
         dispatched = 0
-        for parent in engine.executions.claim_joinable(BATCH, CLAIM):
+        for parent in engine.executions.claim_waiting(BATCH, CLAIM):
             admitted = engine.executions.admit(parent.execution_id, engine.unattended)
             if admitted:
                 # The claim was for the places. When the children have ended, the parent must be
@@ -72,6 +75,26 @@ class Reaper:
                 engine.dispatch(execution)
                 dispatched += 1
         return dispatched
+
+    def overdue(self) -> int:
+        """Turn back what has not ended by its deadline; returns how many."""
+        engine = self._engine
+        late = engine.executions.overdue(BATCH)
+        for execution in late:
+            cause = told(DEADLINE_PASSED, f"its deadline, {execution.deadline_at}, has passed")
+            try:
+                turned = engine.executions.turn_back(
+                    execution.execution_id,
+                    cause,
+                    EventName.DEADLINE_PASSED,
+                    {"deadline": str(execution.deadline_at)},
+                    only_forward=True,
+                )
+            except ExecutionStateError:
+                continue  # it has ended, or passed its pivot, since we looked
+            logger.warning("the deadline of execution %s has passed", execution.execution_id)
+            engine.dispatch(turned)
+        return len(late)
 
     def _dispatch_unowned(self, claimed: Sequence[Execution]) -> int:
         engine = self._engine

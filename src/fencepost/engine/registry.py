@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
-from fencepost.decide import Definition
+from fencepost.commands import Definition
 from fencepost.effects import Effect
 from fencepost.errors import SagaDefinitionError
 from fencepost.saga import Saga

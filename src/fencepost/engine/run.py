@@ -6,19 +6,18 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fencepost import faults, serde
+from fencepost.commands import Definition
 from fencepost.context import StepContext, TransactionalContext
-from fencepost.decide import (
-    Definition,
-    Progress,
-)
 from fencepost.effects import EffectRecord, EffectStatus
 from fencepost.effects.declaration import EFFECT_RETRIES
 from fencepost.effects.model import UNKNOWN_OUTCOME
-from fencepost.engine import fences
+from fencepost.engine import fences, turns
+from fencepost.engine.bodies import BodyFailedError
 from fencepost.engine.effects import InDoubt, Performer, Standing, Unrecorded
 from fencepost.engine.heartbeat import Heartbeat
 from fencepost.engine.ownership import Ownership
@@ -32,11 +31,14 @@ from fencepost.errors import (
     ReplayMismatchError,
     ServiceUnavailableError,
     StaleLeaseFenceError,
+    StepDeadlineError,
     Suspended,
 )
 from fencepost.failure import error_info
 from fencepost.fence import FenceToken
+from fencepost.limits import Limit
 from fencepost.ports import Transaction
+from fencepost.progress import Progress
 from fencepost.records import (
     Acquired,
     CheckpointKind,
@@ -57,6 +59,15 @@ MAX_REFUSALS = 10
 
 REFUSED_RETRY = timedelta(seconds=1)
 
+ANYWHERE = "*"
+"""The queue of a run that may do whatever comes next."""
+
+LOOK_FOR_PAUSE = 1.0
+"""Seconds between two looks of an owner at whether its execution is paused."""
+
+SOON = timedelta(seconds=2)
+"""When one looks again that was woken for nothing."""
+
 MAY_HAVE_LANDED = UNKNOWN_OUTCOME | {EffectStatus.CONFIRMED}
 
 
@@ -69,16 +80,30 @@ class Run(ABC):
         acquired: The row and chain as they were when it became ours.
         owner: Our name in leases, checkpoints and events.
         heart: Keeps the lease.
+        queue: Where we are; what belongs elsewhere is handed on.
+
+    Attributes:
+        permit: What is limited for the step in hand, and its limit.
     """
 
     def __init__(
-        self, engine: Engine, saga: Definition, acquired: Acquired, owner: str, heart: Heartbeat
+        self,
+        engine: Engine,
+        saga: Definition,
+        acquired: Acquired,
+        owner: str,
+        heart: Heartbeat,
+        *,
+        queue: str | None,
     ) -> None:
         self.engine = engine
         self.store = engine.executions
         self.saga = saga
         self.heart = heart
         self.own = Ownership(engine, saga, acquired, owner, heart)
+        self._queue = queue
+        self._looked_at = engine.options.clock()
+        self.permit: tuple[str, Limit] | None = None
 
     def to_the_end(self) -> Outcome:
         """Run until the execution has ended.
@@ -120,10 +145,22 @@ class Run(ABC):
         kind: CheckpointKind,
         *,
         record: Callable[[Any], Any] = lambda result: result,
+        phase: Phase | None = None,
     ) -> None:
-        """Run a body and commit its result; a body's error comes out as `BodyFailedError`."""
+        """Run a body and commit its result; a body's error comes out as `BodyFailedError`.
+
+        Args:
+            step: What to run.
+            name: Under which name.
+            visit: Of it.
+            stored: Its input.
+            kind: Of the checkpoint.
+            record: From the result to what the checkpoint keeps.
+            phase: The direction from then on, if it changes.
+        """
         token = self.own.token(name, visit)
-        self.heart.limit(step.timeout)
+        turns.wait(self, step, name, stored)
+        self.heart.limit(self._time_for(step, name, visit, kind))
         faults.reach("step.before", step=name, kind=kind)
         if self.heart.lost():
             # Where we stood may have been a freeze: don't start what another may be doing.
@@ -137,7 +174,9 @@ class Run(ABC):
                 data = serde.dump(result, step.output_type, what=f"result of step {name!r}")
                 self._park_if_undecided(step, name, visit, performer)
                 faults.reach("step.after", step=name, kind=kind)
-                self.own.commit(kind, name, visit, record(data), transaction=transaction)
+                self.own.commit(
+                    kind, name, visit, record(data), transaction=transaction, phase=phase
+                )
         except Unrecorded as unrecorded:
             raise unrecorded.error from None
         except (ServiceUnavailableError, CheckpointForkError):
@@ -157,6 +196,31 @@ class Run(ABC):
             raise BodyFailedError(error) from error
         finally:
             self.heart.limit(None)
+
+    def _time_for(
+        self, step: Step[Any, Any], name: str, visit: int, kind: CheckpointKind
+    ) -> timedelta | None:
+        """How long this attempt may run.
+
+        Raises:
+            BodyFailedError: The step's deadline has passed.
+        """
+        if step.deadline is None or kind is CheckpointKind.UNDO:
+            return step.timeout
+        left = self._deadline_of(step) - self.own.now()
+        if left <= timedelta(0):
+            raise BodyFailedError(
+                StepDeadlineError(
+                    f"step {name!r} was not completed within {step.deadline}",
+                    step=name,
+                    visit=visit,
+                )
+            )
+        return left if step.timeout is None else min(left, step.timeout)
+
+    def _deadline_of(self, step: Step[Any, Any]) -> datetime:
+        # The step has been the next one since the checkpoint before it.
+        return self.own.chain[-1].created_at + (step.deadline or timedelta.max)
 
     def _record_refusal(self, token: FenceToken, refused: StaleLeaseFenceError) -> None:
         """A zombie's write that a sink has refused; the ledger records its own refusals."""
@@ -229,10 +293,10 @@ class Run(ABC):
     def _standing(self, record: EffectRecord) -> Standing:
         """What has become of another execution's confirmed effect."""
         other = self.store.get(record.execution_id)
-        if other is None or other.phase is Phase.FORWARD:
+        if other is None or other.phase is not Phase.COMPENSATING:
             return Standing.STANDS
         progress = Progress(self.store.chain(other.execution_id))
-        entered = progress.compensating
+        entered = progress.turned_at
         if entered is not None and record.epoch > entered.epoch:
             return Standing.STANDS  # it is itself part of the undoing, which raised the epoch
         if any(
@@ -249,7 +313,7 @@ class Run(ABC):
         transaction: Transaction | None,
         performer: Performer,
     ) -> StepContext:
-        progress = Progress(tuple(self.own.chain))
+        progress = Progress(self.own.chain)
         facts: dict[str, Any] = {
             "execution_id": self.own.execution.execution_id,
             "lineage_id": self.own.execution.lineage_id,
@@ -338,6 +402,7 @@ class Run(ABC):
         # The heartbeat first: it would put a lease that has vanished back.
         self.heart.stop()
         self.engine.let_go(self.heart.lease, ended=ended)
+        turns.pass_on(self)
 
     def _end(self) -> Outcome:
         from fencepost.engine.core import outcome_of
@@ -347,7 +412,14 @@ class Run(ABC):
         return outcome_of(self.own.execution)
 
     def retry(self, step: str, visit: int, error: Exception, delay: timedelta) -> NoReturn:
-        """Hand the execution back, to be dispatched again after a delay."""
+        """Hand the execution back, to be dispatched again after a delay.
+
+        Args:
+            step: The step that failed.
+            visit: Of it.
+            error: What it raised.
+            delay: Until the next attempt.
+        """
         info = error_info(error).model_dump(mode="json")
         self.store.record_attempt(self.own.token(step, visit), self.own.attempt, info, delay)
         self.let_go()
@@ -368,31 +440,42 @@ class Run(ABC):
             self.park(self.own.chain[-1].step, self.own.chain[-1].visit, reason, None)
 
     def hand_on_if_leaving(self) -> None:
-        """Between two steps: stop here if the lease is lost or the worker shuts down."""
+        """Between two steps: stop here if it isn't ours to go on, or not now."""
+        turns.pass_on(self)
         if self.heart.lost():
             self.give_up_politely("the lease can't be trusted any more")
         if self.engine.options.draining():
             self.give_up_politely("this worker is shutting down")
+        if self._queue not in (ANYWHERE, self.own.queue):
+            self.give_up_politely(f"it goes on on queue {self.own.queue}")
+        if self.engine.options.clock() - self._looked_at >= LOOK_FOR_PAUSE:
+            self._look_for_pause()
+
+    def _look_for_pause(self) -> None:
+        row = self.store.get(self.own.execution.execution_id)
+        self._looked_at = self.engine.options.clock()
+        if row is not None and row.paused_at is not None:
+            self.look_again(self.engine.unattended, "it is paused")
 
     def give_up_politely(self, why: str) -> NoReturn:
         """Hand the execution on at once; fenced like every write, so a zombie learns its state."""
+        self._hand_back(self.engine.unattended)
+        self.engine.dispatch(replace(self.own.execution, queue=self.own.queue))
+        raise Suspended(f"handed on: {why}")
+
+    def look_again(self, due_in: timedelta, why: str) -> NoReturn:
+        """Give the execution up, to be dispatched again after a while."""
+        self._hand_back(due_in)
+        raise Suspended(f"not now: {why}")
+
+    def _hand_back(self, due_in: timedelta) -> None:
         try:
-            self.store.hand_back(self.own.last_token, self.engine.unattended)
+            self.store.hand_back(self.own.last_token, due_in)
         except ExecutionLeaseLostError as lost:
             logger.warning("%s: %s", lost.code, lost)
             raise Suspended(str(lost)) from None
         self.let_go()
-        self.engine.dispatch(self.own.execution)
-        raise Suspended(f"handed on: {why}")
 
 
 def _listed(effects: list[EffectRecord]) -> str:
     return ", ".join(f"{e.effect} ({e.key} at {e.sink} is {e.status})" for e in effects)
-
-
-class BodyFailedError(Exception):
-    """Carries a body's error out of its transaction."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error

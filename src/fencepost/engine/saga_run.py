@@ -1,35 +1,38 @@
-"""Running sagas: steps, compensation, fan-out."""
+"""Running sagas: steps, choices, waits, compensation. What concerns children is in `fanout`."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any, assert_never
+from typing import Any, NoReturn, assert_never
 
-from fencepost.decide import (
-    PARENT_FAILED,
+from fencepost import serde
+from fencepost.commands import (
+    Choose,
+    EndTask,
     EnterCompensation,
     FanOut,
     Finish,
-    Join,
+    JoinChildren,
+    Reopen,
     RunBody,
     RunStep,
     RunUndo,
     UndoFanOut,
     UndoJoin,
-    decide,
-    failure_record,
+    Wait,
+    Wake,
 )
-from fencepost.engine import fanout
-from fencepost.engine.run import BodyFailedError, Run
-from fencepost.errors import CheckpointForkError, NeedsPerson, Suspended
+from fencepost.decide import PARENT_FAILED, decide, failure_record, told
+from fencepost.engine import choices, fanout, waits
+from fencepost.engine.bodies import BodyFailedError
+from fencepost.engine.run import Run
+from fencepost.errors import CheckpointForkError, NeedsPerson, PayloadError, StepDeadlineError
 from fencepost.failure import ErrorInfo, error_info
+from fencepost.progress import COMPENSATION, REOPENED
 from fencepost.records import CheckpointKind, Phase
 from fencepost.saga import Saga
 
 logger = logging.getLogger(__name__)
-
-PARENT_STEP = "parent-failed"
-"""The step under which a child records that its parent told it to undo its work."""
 
 
 class SagaRun(Run):
@@ -39,47 +42,77 @@ class SagaRun(Run):
 
     def do_next(self) -> None:
         """See `Run.do_next`."""
-        command = decide(self.saga, self.own.phase, self.own.chain)
+        own = self.own
+        command = decide(self.saga, own.phase, own.chain, own.turned_back, own.directive)
         match command:
             case RunStep():
                 self._run_step(command)
             case RunUndo():
                 self._run_undo(command)
-            case FanOut():
-                self._fan_out(command)
-            case Join():
-                self._join(command)
-            case UndoFanOut():
-                self._undo_fan_out(command)
-            case UndoJoin():
-                self.own.commit(CheckpointKind.UNDO, command.node.name, command.visit, None)
+            case Choose():
+                choices.choose(self, command)
+            case Wait() | Wake():
+                waits.go_on(self, command)
+            case FanOut() | JoinChildren() | UndoFanOut() | UndoJoin():
+                fanout.go_on(self, command)
+            case Reopen():
+                self._reopen(command)
             case EnterCompensation():
-                self._parent_failed()
-            case Finish() | RunBody():
-                self._after_the_end()
+                info = ErrorInfo.model_validate(command.cause)
+                self._enter_compensation(own.chain[-1].step, own.chain[-1].visit, info)
+            case Finish() | RunBody() | EndTask():
+                raise CheckpointForkError("an execution that has ended was found active")
             case _:
                 assert_never(command)
 
-    def _after_the_end(self) -> None:
-        # A child whose error branch had finished it, before its parent failed after all.
-        compensating = self.own.phase is Phase.COMPENSATING
-        if not compensating or self.own.execution.parent_id is None:
-            raise CheckpointForkError("an execution that has ended was found active")
-        self._parent_failed()
-
-    def _parent_failed(self) -> None:
-        info = ErrorInfo(error_type="", code=PARENT_FAILED, message="the parent execution failed")
-        self._enter_compensation(PARENT_STEP, 1, info, None)
+    def _reopen(self, command: Reopen) -> None:
+        decision = {"by": command.by, "why": command.why}
+        self.own.commit(
+            CheckpointKind.REOPENED, REOPENED, command.times, decision, phase=Phase.FORWARD
+        )
 
     def _run_step(self, command: RunStep) -> None:
         step, visit = command.step, command.visit
+        decision = self.own.directed(step.name, visit)
+        if decision is not None:
+            self._as_decided(command, decision)
+            return
         try:
-            self.perform_body(step, step.name, visit, command.value, CheckpointKind.STEP)
+            self.perform_body(
+                step,
+                step.name,
+                visit,
+                command.value,
+                CheckpointKind.STEP,
+                phase=Phase.PAST_PIVOT if command.pivot else None,
+            )
         except BodyFailedError as failed:
             self._step_failed(command, failed.error)
 
+    def _as_decided(self, command: RunStep, decision: Any) -> None:
+        """A person has decided about a step that was parked."""
+        step, visit = command.step, command.visit
+        if decision["do"] == "skip":
+            info = ErrorInfo.model_validate(decision["error"])
+            self._gone_wrong(command, info, None)
+            return
+        what = f"result that {decision['by']} has given for step {step.name!r}"
+        try:
+            result = serde.load(decision["result"], step.output_type, what=what)
+            data = serde.dump(result, step.output_type, what=what)
+        except PayloadError as problem:
+            self.park(step.name, visit, problem.message, problem)
+        phase = Phase.PAST_PIVOT if command.pivot else None
+        self.own.commit(CheckpointKind.STEP, step.name, visit, data, phase=phase)
+
     def _run_undo(self, command: RunUndo) -> None:
         name, visit = command.step.name, command.visit
+        decision = self.own.directed(name, visit)
+        if decision is not None:
+            how = "skipped" if decision["do"] == "skip" else "resolved"
+            said = {key: decision[key] for key in ("by", "why")}
+            self.own.commit(CheckpointKind.UNDO, name, visit, {how: said})
+            return
         try:
             self.perform_body(command.undo, name, visit, command.value, CheckpointKind.UNDO)
         except BodyFailedError as failed:
@@ -98,20 +131,51 @@ class SagaRun(Run):
         step, visit = command.step, command.visit
         if isinstance(error, NeedsPerson):
             self.park(step.name, visit, error.message, error)
-        delay = step.retry.delay_after(self.own.attempt, error)
+        late = isinstance(error, StepDeadlineError)
+        policy = step.pivot_retry if self.own.phase is Phase.PAST_PIVOT else step.retry
+        delay = None if late else policy.delay_after(self.own.attempt, error)
         if delay is not None:
             self.retry(step.name, visit, error, delay)
         logger.error("step %s of %s failed: %s", step.name, self.own.execution.execution_id, error)
         self.park_if_landed(step, visit, error)
+        self._gone_wrong(command, error_info(error), error)
+
+    def _gone_wrong(self, command: RunStep, info: ErrorInfo, error: Exception | None) -> None:
+        step, visit = command.step, command.visit
         if command.in_branch:
-            info = error_info(error).model_dump(mode="json")
-            record = info | {"step": step.name, "visit": visit}
+            record = info.model_dump(mode="json") | {"step": step.name, "visit": visit}
             self.own.commit(CheckpointKind.BRANCH_FAILED, step.name, visit, record)
+        elif self.own.phase is Phase.PAST_PIVOT:
+            self._park_past_pivot(step.name, visit, info.message, error)
         else:
-            self._enter_compensation(step.name, visit, error_info(error), error)
+            self._enter_compensation(step.name, visit, info, error)
+
+    def failed(self, step: str, visit: int, error: Exception, **also: Any) -> None:
+        """A node has failed for good: turn back, or park where there is no way back.
+
+        Args:
+            step: The node's name.
+            visit: Of it.
+            error: Decides which error branch is taken.
+            **also: Further fields of the commit.
+        """
+        if self.own.phase is Phase.PAST_PIVOT:
+            self._park_past_pivot(step, visit, str(error), error)
+        self._enter_compensation(step, visit, error_info(error), error, **also)
+
+    def _park_past_pivot(
+        self, step: str, visit: int, message: str, error: Exception | None
+    ) -> NoReturn:
+        reason = f"{step!r} failed after the pivot, where nothing is undone: {message}"
+        self.park(step, visit, reason, error)
 
     def _enter_compensation(
-        self, step: str, visit: int, info: ErrorInfo, error: Exception | None
+        self,
+        step: str,
+        visit: int,
+        info: ErrorInfo,
+        error: Exception | None = None,
+        **also: Any,
     ) -> None:
         branch = self.saga.branch_for(error) if error is not None else None
         saga_input = self.own.chain[0].result
@@ -121,57 +185,14 @@ class SagaRun(Run):
         }
         self.own.commit(
             CheckpointKind.COMPENSATING,
-            step,
-            visit,
+            COMPENSATION,
+            self._times(CheckpointKind.COMPENSATING) + 1,
             result,
             phase=Phase.COMPENSATING,
             raise_epochs=True,
+            tells=told(PARENT_FAILED, "the parent execution failed"),
+            **also,
         )
 
-    def _fan_out(self, command: FanOut) -> None:
-        node, visit = command.node, command.visit
-        try:
-            children = fanout.children_of(self.own.execution, node, visit, command.value)
-        except Exception as error:  # noqa: BLE001 - `over` is the user's code
-            self._enter_compensation(node.name, visit, error_info(error), error)
-            return
-        self.own.commit(
-            CheckpointKind.FAN_OUT,
-            node.name,
-            visit,
-            {"children": len(children)},
-            children=tuple(children),
-            max_concurrency=node.max_concurrency,
-            waits=bool(children),
-        )
-        if children:
-            self.let_go()
-            fanout.publish(self.engine, self.own.execution, node, visit)
-            raise Suspended(f"{len(children)} children of {node.name!r} were started")
-
-    def _join(self, command: Join) -> None:
-        node, visit = command.node, command.visit
-        children = self.store.children(self.own.execution.execution_id, node.name, visit)
-        if not all(child.status.ended for child in children):
-            self.give_up_politely(f"children of {node.name!r} are still live")
-        error = fanout.failure_of(node, children)
-        if error is not None:
-            self._enter_compensation(node.name, visit, error_info(error), error)
-        else:
-            results = [child.result for child in children]
-            self.own.commit(CheckpointKind.JOIN, node.name, visit, results)
-
-    def _undo_fan_out(self, command: UndoFanOut) -> None:
-        node, visit = command.node, command.visit
-        self.own.commit(
-            CheckpointKind.UNDO_FAN_OUT,
-            node.name,
-            visit,
-            None,
-            undo_children_of=(node.name, visit),
-            max_concurrency=node.max_concurrency,
-            waits=True,
-        )
-        self.let_go()
-        fanout.publish_undo(self.engine, self.own.execution, node, visit)
-        raise Suspended(f"children of {node.name!r} undo their work")
+    def _times(self, kind: CheckpointKind) -> int:
+        return sum(entry.kind is kind for entry in self.own.chain)

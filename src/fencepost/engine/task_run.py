@@ -6,11 +6,19 @@ import logging
 from typing import Any
 
 from fencepost import serde
-from fencepost.decide import RETURN_STEP, RunBody, decide
+from fencepost.commands import EndTask, RunBody
+from fencepost.decide import RETURN_STEP, decide
 from fencepost.durable import DurableTask, TaskContext
+from fencepost.engine.bodies import BodyFailedError
 from fencepost.engine.journal import NOT_THE_BODYS, RECORDED, Interrupted, Mismatch, TaskJournal
-from fencepost.engine.run import MAY_HAVE_LANDED, BodyFailedError, Run
-from fencepost.errors import CheckpointForkError, LeaseDeadlineError, NeedsPerson
+from fencepost.engine.run import MAY_HAVE_LANDED, Run
+from fencepost.errors import (
+    CheckpointForkError,
+    LeaseDeadlineError,
+    NeedsPerson,
+    PayloadError,
+    StepDeadlineError,
+)
 from fencepost.failure import error_info
 from fencepost.records import CheckpointKind
 from fencepost.saga import Step
@@ -25,10 +33,13 @@ class TaskRun(Run):
 
     def do_next(self) -> None:
         """See `Run.do_next`."""
-        command = decide(self.saga, self.own.phase, self.own.chain)
+        command = decide(self.saga, self.own.phase, self.own.chain, self.own.turned_back)
         match command:
             case RunBody():
                 self._run_body(command)
+            case EndTask():
+                self._park_over_effects(self.saga, "was turned back")
+                self.own.commit(CheckpointKind.TASK_FAILED, RETURN_STEP, 1, command.cause)
             case _:
                 raise CheckpointForkError(f"a durable task can't {type(command).__name__}")
 
@@ -93,6 +104,10 @@ class TaskRun(Run):
     def run_recorded(self, step: Step[Any, Any], visit: int, data: Any, digest: str) -> None:
         """Run a step of a durable task and record what came of it, with its input's digest."""
         self.hand_on_if_leaving()
+        decision = self.own.directed(step.name, visit)
+        if decision is not None:
+            self._as_decided(step, visit, digest, decision)
+            return
         try:
             self.perform_body(
                 step,
@@ -106,13 +121,28 @@ class TaskRun(Run):
             error = failed.error
             if isinstance(error, NeedsPerson):
                 self.park(step.name, visit, error.message, error)
-            delay = step.retry.delay_after(self.own.attempt, error)
+            late = isinstance(error, StepDeadlineError)
+            delay = None if late else step.retry.delay_after(self.own.attempt, error)
             if delay is not None:
                 self.retry(step.name, visit, error, delay)
             self.park_if_landed(step, visit, error)
             info = error_info(error).model_dump(mode="json")
             record = {"digest": digest, "error": info}
             self.own.commit(CheckpointKind.STEP_FAILED, step.name, visit, record)
+
+    def _as_decided(self, step: Step[Any, Any], visit: int, digest: str, decision: Any) -> None:
+        """A person has decided about a step that was parked."""
+        if decision["do"] == "skip":
+            record = {"digest": digest, "error": decision["error"]}
+            self.own.commit(CheckpointKind.STEP_FAILED, step.name, visit, record)
+            return
+        what = f"result that {decision['by']} has given for step {step.name!r}"
+        try:
+            result = serde.load(decision["result"], step.output_type, what=what)
+            data = serde.dump(result, step.output_type, what=what)
+        except PayloadError as problem:
+            self.park(step.name, visit, problem.message, problem)
+        self.own.commit(CheckpointKind.STEP, step.name, visit, {"digest": digest, "value": data})
 
     def _check(self) -> None:
         if self.heart.lost():

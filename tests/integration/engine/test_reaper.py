@@ -54,7 +54,7 @@ def test_a_parent_whose_places_the_reaper_fills_is_looked_at_again_at_once(fleet
         with fleet.killed_at("commit.after", step="carry"):
             fleet.deliver(child_id)
         assert fleet.row(child_id).status is Status.SUCCEEDED
-        assert reaper.joinable() == 1, f"after child {number}"
+        assert reaper.waiting() == 1, f"after child {number}"
         following = [*children[1:], parent_id][number]
         assert fleet.queue.popleft() == following
         assert not fleet.queue
@@ -69,5 +69,5 @@ def test_a_parent_that_was_woken_is_left_alone_for_a_while(fleet: Inline) -> Non
     fleet.deliver(fleet.queue.popleft())
     fleet.deliver(fleet.queue.popleft())
     reaper = Reaper(fleet.engine)
-    assert [reaper.joinable(), reaper.joinable(), reaper.joinable()] == [1, 0, 0]
+    assert [reaper.waiting(), reaper.waiting(), reaper.waiting()] == [1, 0, 0]
     assert list(fleet.queue) == [parent_id]

@@ -88,7 +88,7 @@ class Fleet:
         """Deliver until nothing is left to do."""
         for _ in range(DELIVERIES):
             if not self.queue:
-                Reaper(self.engine).joinable()
+                Reaper(self.engine).waiting()
                 if not self.queue:
                     return
             self.deliver()

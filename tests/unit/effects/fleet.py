@@ -74,7 +74,7 @@ class Fleet:
                 return
             self.clock.now += 10.0
             Reaper(self.engine).due()
-            Reaper(self.engine).joinable()
+            Reaper(self.engine).waiting()
             while self.queue:
                 self.deliver(self.queue.popleft())
         raise AssertionError(f"it doesn't come to an end: {self.row(execution_id)}")

@@ -1,0 +1,67 @@
+"""The turns of steps whose number or rate is limited across the fleet."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from fencepost import serde
+from fencepost.engine.bodies import BodyFailedError
+from fencepost.errors import FencepostError
+from fencepost.saga import Step
+
+if TYPE_CHECKING:
+    from fencepost.engine.run import Run
+
+logger = logging.getLogger(__name__)
+
+PATIENCE = timedelta(seconds=10)
+"""When one that waits for its turn looks again, should nobody have called it."""
+
+
+def wait(run: Run, step: Step[Any, Any], name: str, stored: Any) -> None:
+    """Take a permit for a limited step, or hand the execution back until its turn comes.
+
+    Args:
+        run: Whose.
+        step: What it is about to run.
+        name: Under which name.
+        stored: Its input.
+
+    Raises:
+        BodyFailedError: The limit's key can't be told.
+        Suspended: Others come first.
+    """
+    limit = step.limit
+    if limit is None:
+        return
+    try:
+        value = serde.load(stored, step.input_type, what=f"input of step {name!r}")
+        resource = limit.resource(value)
+    except Exception as error:
+        raise BodyFailedError(error) from error
+    run.permit = (resource, limit)
+    left = run.engine.limits.take(
+        run.own.execution.execution_id,
+        resource,
+        limit,
+        head=run.own.chain[-1].checkpoint_id,
+        attempt=run.own.attempt - 1,
+    )
+    if left != timedelta(0):
+        run.look_again(PATIENCE if left is None else left, f"step {name!r} waits for its turn")
+
+
+def pass_on(run: Run) -> None:
+    """Once a limited attempt has ended: have those begin whose turn it is then."""
+    if run.permit is None:
+        return
+    resource, limit = run.permit
+    run.permit = None
+    try:
+        for execution in run.engine.limits.serve(resource, limit):
+            run.engine.dispatch(execution)
+    except FencepostError as problem:
+        # They look themselves, a little later.
+        logger.warning("those who wait for %s could not be served: %s", resource, problem)
