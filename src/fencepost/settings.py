@@ -38,7 +38,7 @@ class FencepostSettings(BaseSettings):
     max_recoveries: int = Field(default=5, ge=1)
     max_effect_payload: int = Field(default=256 * 1024, ge=1024)
     reaper_interval: float = Field(default=0.5, gt=0.0)
-    sweep_interval: float = Field(default=1.0, gt=0.0)
+    sweep_interval: float = Field(default=0.5, gt=0.0)
     start_grace: float = Field(default=10.0, gt=0.0)
     pool_size: int = Field(default=5, ge=1)
 

@@ -19,7 +19,7 @@ from fencepost import errors
 from fencepost.celery.hardening import TASK_OPTIONS, hardened
 from fencepost.cli.app import app as fencepost_program
 from fencepost.cli.exits import Exit
-from fencepost.decide import PARENT_FAILED
+from fencepost.decide import CANCELLED, DEADLINE_PASSED, PARENT_FAILED, STOPPED
 from fencepost.effects import EffectKind, EffectStatus
 from fencepost.errors import FencepostError
 from fencepost.failure import error_info
@@ -61,7 +61,10 @@ def test_every_error_code_is_in_the_glossary_beside_its_class() -> None:
 
 def test_codes_of_recorded_errors_are_in_the_glossary() -> None:
     rows = [row for row in table_rows(GLOSSARY, "code") if len(row) == 2]
-    same((code_in(row[0]) for row in rows), {error_info(ValueError("x")).code, PARENT_FAILED})
+    same(
+        (code_in(row[0]) for row in rows),
+        {error_info(ValueError("x")).code, PARENT_FAILED, STOPPED, CANCELLED, DEADLINE_PASSED},
+    )
 
 
 @pytest.mark.parametrize(
