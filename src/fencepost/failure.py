@@ -55,3 +55,9 @@ def error_info(error: BaseException) -> ErrorInfo:
         message=str(error)[:MESSAGE_LIMIT] or kind.__name__,
         details=details,
     )
+
+
+PARENT_FAILED: dict[str, Any] = ErrorInfo(
+    error_type="", code="saga.parent-failed", message="the parent execution failed"
+).model_dump(mode="json")
+"""Why a descendant is turned back, where nothing else is said. In its stored form."""

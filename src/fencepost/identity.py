@@ -40,6 +40,11 @@ def start_checkpoint_id(execution_id: UUID) -> UUID:
     return uuid5(NAMESPACE, f"start\x1f{execution_id}")
 
 
+def inherited_checkpoint_id(execution_id: UUID, seq: int) -> UUID:
+    """The id of a checkpoint in a fork's chain that is a copy of another chain's."""
+    return uuid5(NAMESPACE, f"inherited\x1f{execution_id}\x1f{seq}")
+
+
 NAME_LIMIT = 100
 """Characters of a step's or saga's name."""
 

@@ -363,7 +363,7 @@ class Families:
             refused = store.acquire(child.execution_id, "early", child.epoch + 1, LATER)
             assert refused == Refused(Status.WAITING, child.epoch)
         assert store.claim_due(10, LATER) == []
-        assert store.claim_joinable(10, LATER) == []
+        assert store.claim_waiting(10, LATER) == []
         parent.undo_fan_out()
         assert statuses(children(store, parent)) == [Status.ACTIVE] * 4
         assert queued.execution_id in {e.execution_id for e in store.claim_due(10, LATER)}
@@ -386,7 +386,7 @@ class Families:
         assert isinstance(
             store.acquire(middle.execution_id, "early", now.epoch + 1, LATER), Refused
         )
-        assert store.claim_joinable(10, LATER) == []
+        assert store.claim_waiting(10, LATER) == []
 
     def test_children_undo_what_they_had_completed(self, store):
         parent = failed_family(store)
@@ -451,7 +451,7 @@ class Families:
         parent = rejoin(store, parent)
         parent.compensate()
         parent.undo_fan_out(due_in=NOW)
-        joinable = eventually(lambda: store.claim_joinable(10, LATER))
+        joinable = eventually(lambda: store.claim_waiting(10, LATER))
         assert [e.execution_id for e in joinable] == [parent.execution_id]
         rejoin(store, parent)
 

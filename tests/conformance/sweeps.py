@@ -158,18 +158,18 @@ class Sweeps:
         store.defer(new_execution().execution_id, 1, NOW)
         assert store.claim_due(10, LATER) == []
 
-    # claim_joinable
+    # claim_waiting
 
     def test_a_parent_is_joinable_once_its_children_have_ended(self, store):
         parent, other = started(store), started(store)
         parent.fan_out(2, due_in=NOW)
         other.fan_out(1, due_in=NOW)
         for child in store.children(parent.execution_id, "modules", 1):
-            assert store.claim_joinable(10, LATER) == []
+            assert store.claim_waiting(10, LATER) == []
             Worker.take(store, child.execution_id).finish()
-        (joinable,) = eventually(lambda: store.claim_joinable(10, LATER))
+        (joinable,) = eventually(lambda: store.claim_waiting(10, LATER))
         assert joinable == parent.execution
-        assert store.claim_joinable(10, LATER) == []
+        assert store.claim_waiting(10, LATER) == []
         Worker.take(store, parent.execution_id)
 
     def test_a_claimed_parent_comes_again_if_nobody_joins(self, store):
@@ -178,23 +178,23 @@ class Sweeps:
         (child,) = store.children(parent.execution_id, "modules", 1)
         Worker.take(store, child.execution_id).finish()
         for _ in range(3):
-            claimed = eventually(lambda: store.claim_joinable(10, milliseconds(20)))
+            claimed = eventually(lambda: store.claim_waiting(10, milliseconds(20)))
             assert ids(claimed) == [parent.execution_id]
         worker = Worker.take(store, parent.execution_id)
         worker.finish()
-        assert store.claim_joinable(10, LATER) == []
+        assert store.claim_waiting(10, LATER) == []
 
     def test_a_parent_with_places_to_fill_is_found(self, store):
         parent = started(store)
         parent.fan_out(3, cap=1, due_in=NOW)
-        assert store.claim_joinable(10, LATER) == []
+        assert store.claim_waiting(10, LATER) == []
         first, *_ = store.children(parent.execution_id, "modules", 1)
         Worker.take(store, first.execution_id).finish()
-        found = eventually(lambda: store.claim_joinable(10, milliseconds(1)))
+        found = eventually(lambda: store.claim_waiting(10, milliseconds(1)))
         assert ids(found) == [parent.execution_id]
         store.admit(parent.execution_id, LATER)
         store.defer(parent.execution_id, 1, NOW)
-        assert store.claim_joinable(10, LATER) == []
+        assert store.claim_waiting(10, LATER) == []
 
     def test_a_queued_child_of_an_uncapped_parent_is_found(self, store):
         parent = started(store)
@@ -203,7 +203,7 @@ class Sweeps:
         Worker.take(store, second.execution_id).finish()
         store.park(Worker.take(store, first.execution_id).token(), "why", None)
         store.unpark(first.execution_id, "go on")
-        found = eventually(lambda: store.claim_joinable(10, LATER))
+        found = eventually(lambda: store.claim_waiting(10, LATER))
         assert ids(found) == [parent.execution_id]
         (admitted,) = store.admit(parent.execution_id, LATER)
         assert admitted.execution_id == first.execution_id
@@ -217,7 +217,7 @@ class Sweeps:
         claimed: Counter[UUID] = Counter()
 
         def all_claimed() -> bool:
-            for answer in at_once([lambda: store.claim_joinable(3, LATER)] * 4):
+            for answer in at_once([lambda: store.claim_waiting(3, LATER)] * 4):
                 assert isinstance(answer, list), answer
                 claimed.update(ids(answer))
             return len(claimed) == 8

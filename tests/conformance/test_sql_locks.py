@@ -25,5 +25,5 @@ def test_a_reaper_that_finds_nothing_waits_for_no_writer(store, sqlite_engine):
     with sqlite_engine.begin():
         # Each would wait for ten seconds, and then fail.
         assert store.claim_due(10, HOLD) == []
-        assert store.claim_joinable(10, HOLD) == []
+        assert store.claim_waiting(10, HOLD) == []
         assert store.claim([ended.execution_id], HOLD) == []

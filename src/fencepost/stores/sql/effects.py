@@ -27,7 +27,7 @@ from fencepost.effects.model import (
 from fencepost.errors import EffectNotFoundError, ExecutionLeaseLostError
 from fencepost.fence import FenceToken
 from fencepost.records import EventName, Status
-from fencepost.stores.sql import chain, rows, statements
+from fencepost.stores.sql import lines, rows, statements
 from fencepost.stores.sql.executions import SqlExecutionStore
 from fencepost.stores.sql.schema import effects, executions
 from fencepost.stores.sql.types import now, seconds_since
@@ -210,7 +210,7 @@ class SqlEffectStore:
             if row is None:
                 raise EffectNotFoundError(sink, key)
             # The lock keeps a parked execution parked until the decision is written.
-            execution = chain.lock_execution(connection, row.execution_id)
+            execution = lines.lock(connection, row.execution_id)
             parked = execution.status is Status.PARKED
             change = _change(sink, key, UNKNOWN_OUTCOME).values(**values)
             update = change.where(effects.c.execution_id == row.execution_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,20 +13,23 @@ from fencepost.records import (
     CheckpointKind,
     Commit,
     Event,
+    EventName,
     Execution,
     NewExecution,
     Phase,
+    SentSignal,
     Status,
 )
 from fencepost.stores.sql import schema
 
 EXECUTION_COLUMNS = [schema.executions.c[name] for name in Execution.__slots__]
+SIGNAL_COLUMNS = [schema.signals.c[name] for name in SentSignal.__slots__]
 START_STEP = "start"
 
 
-def execution(row: sa.Row[Any]) -> Execution:
-    """An execution from a row of `EXECUTION_COLUMNS`."""
-    values = row._asdict()
+def execution(row: Sequence[Any]) -> Execution:
+    """An execution from a row of `EXECUTION_COLUMNS`, and of others after those."""
+    values = dict(zip(Execution.__slots__, row, strict=False))
     values["status"] = Status(values["status"])
     values["phase"] = Phase(values["phase"])
     return Execution(**values)
@@ -38,6 +42,11 @@ def checkpoint(row: sa.Row[Any]) -> Checkpoint:
     return Checkpoint(**values)
 
 
+def signal(row: sa.Row[Any]) -> SentSignal:
+    """A signal from a row of `SIGNAL_COLUMNS`."""
+    return SentSignal(**row._asdict())
+
+
 def event(row: sa.Row[Any]) -> Event:
     """An event from a whole row of its table."""
     return Event(**row._asdict())
@@ -45,6 +54,7 @@ def event(row: sa.Row[Any]) -> Event:
 
 def new_execution(new: NewExecution) -> dict[str, Any]:
     """The values of an inserted execution, but for its `due_at`."""
+    head = first_checkpoints(new)[-1]
     return {
         "execution_id": new.execution_id,
         "saga": new.saga,
@@ -61,16 +71,42 @@ def new_execution(new: NewExecution) -> dict[str, Any]:
         "status": new.status,
         "phase": Phase.FORWARD,
         "epoch": 0,
-        "head": identity.start_checkpoint_id(new.execution_id),
-        "head_seq": 0,
+        "head": head["checkpoint_id"],
+        "head_seq": head["seq"],
         "recoveries": 0,
         "attempt": 0,
         "dispatches": 0,
+        "queue": new.queue,
+        "priority": new.priority,
+        "deadline_seconds": None if new.deadline_in is None else new.deadline_in.total_seconds(),
+        "deadline_moment": new.deadline_at,
+        "forked_from": new.forked_from,
     }
 
 
-def start_checkpoint(new: NewExecution) -> dict[str, Any]:
-    """The values of the root of a new execution's chain."""
+def first_checkpoints(new: NewExecution) -> list[dict[str, Any]]:
+    """The values of the root of a new execution's chain, and of what a fork inherits."""
+    chain = [_start_checkpoint(new)]
+    for seq, entry in enumerate(new.prefix, start=1):
+        inherited = {
+            "checkpoint_id": identity.inherited_checkpoint_id(new.execution_id, seq),
+            "execution_id": new.execution_id,
+            "seq": seq,
+            "parent_checkpoint_id": chain[-1]["checkpoint_id"],
+            "kind": entry.kind,
+            "step": entry.step,
+            "visit": entry.visit,
+            "step_key": identity.step_key(new.execution_id, entry.step, entry.visit),
+            "epoch": 0,
+            "owner": "",
+            "attempt": entry.attempt,
+            "result": entry.result,
+        }
+        chain.append(inherited)
+    return chain
+
+
+def _start_checkpoint(new: NewExecution) -> dict[str, Any]:
     return {
         "checkpoint_id": identity.start_checkpoint_id(new.execution_id),
         "execution_id": new.execution_id,
@@ -103,6 +139,18 @@ def committed(commit: Commit) -> dict[str, Any]:
         "attempt": commit.attempt,
         "result": commit.result,
     }
+
+
+def first_events(new: NewExecution) -> list[dict[str, Any]]:
+    """The values of the audit events of a new execution."""
+    made = [Event(execution_id=new.execution_id, name=EventName.STARTED, epoch=0)]
+    if new.forked_from is not None:
+        details = {"from": str(new.forked_from), "seq": len(new.prefix)}
+        forked = Event(
+            execution_id=new.execution_id, name=EventName.FORKED, epoch=0, details=details
+        )
+        made.append(forked)
+    return [event_values(event) for event in made]
 
 
 def event_values(recorded: Event) -> dict[str, Any]:

@@ -15,6 +15,8 @@ metadata = sa.MetaData(
     }
 )
 
+HAS_DEADLINE = sa.text("deadline_at IS NOT NULL AND ended_at IS NULL")
+
 executions = sa.Table(
     "fencepost_executions",
     metadata,
@@ -51,7 +53,7 @@ executions = sa.Table(
     sa.Column("queue", sa.String(100)),
     sa.Column("priority", sa.Integer, nullable=False, default=5, server_default="5"),
     sa.Column("paused_at", UtcDateTime),
-    sa.Column("deadline_at", UtcDateTime, index=True),
+    sa.Column("deadline_at", UtcDateTime),
     sa.Column("wake_at", UtcDateTime),
     sa.Column("waits_for", sa.String(100)),
     # A parent that waits for children is woken by so many of them; NULL for all.
@@ -63,6 +65,13 @@ executions = sa.Table(
     sa.UniqueConstraint("saga", "business_key"),
     sa.Index("ix_fencepost_executions_status_due_at", "status", "due_at"),
     sa.Index("ix_fencepost_executions_parent_id_status", "parent_id", "status"),
+    # Only what can still be overdue: the deadlines of all that has ended are not looked through.
+    sa.Index(
+        "ix_fencepost_executions_deadline_at",
+        "deadline_at",
+        postgresql_where=HAS_DEADLINE,
+        sqlite_where=HAS_DEADLINE,
+    ),
 )
 
 checkpoints = sa.Table(

@@ -1,8 +1,7 @@
-"""Every statement that writes, built once. Builders build, the store executes."""
+"""Statements of one execution and its chain. Builders build, the store executes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -10,14 +9,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from fencepost.fence import FenceToken
-from fencepost.records import ENDED, Commit, Execution, Phase, Status
+from fencepost.records import ENDED, CheckpointKind, Commit, Execution, Status
 from fencepost.stores.sql.schema import checkpoints, events, executions
-from fencepost.stores.sql.types import Json, after, now
+from fencepost.stores.sql.types import Json, UtcDateTime, after, now
 
 LIVE = tuple(sorted(set(Status) - ENDED))
 OWNED_AFTER = (Status.ACTIVE,)
-MAX_DOUBLINGS = 5
-"""The reaper's wait for a row grows to 2**5 times the first one, and no further."""
 
 
 def _fenced() -> sa.ColumnElement[bool]:
@@ -39,6 +36,11 @@ def held(token: FenceToken) -> dict[str, Any]:
 
 def _advance() -> sa.Update:
     ended = sa.bindparam("ends", type_=sa.Boolean)
+    wakes_at = sa.func.coalesce(
+        after(sa.bindparam("wakes_in", type_=sa.Float)),
+        sa.bindparam("wakes_at", type_=UtcDateTime),
+        type_=UtcDateTime,
+    )
     return (
         sa.update(executions)
         .where(_fenced(), executions.c.head == sa.bindparam("held_head", type_=sa.Uuid))
@@ -53,12 +55,25 @@ def _advance() -> sa.Update:
                 else_=sa.null(),
             ),
             max_concurrency=sa.bindparam("new_max_concurrency", type_=sa.Integer),
+            queue=sa.bindparam("new_queue", type_=sa.String),
+            wake_at=wakes_at,
+            waits_for=sa.bindparam("new_waits_for", type_=sa.String),
+            wakes_at_failures=sa.bindparam("new_wakes_at_failures", type_=sa.Integer),
+            wakes_at_successes=sa.bindparam("new_wakes_at_successes", type_=sa.Integer),
+            turned_back=sa.case(
+                (sa.bindparam("has_turned_back", type_=sa.Boolean), sa.null()),
+                else_=executions.c.turned_back,
+            ),
+            directive=sa.null(),
             result=sa.bindparam("new_result", type_=Json),
             error=sa.bindparam("new_error", type_=Json),
             recoveries=0,
             attempt=0,
             dispatches=0,
-            due_at=sa.case((ended, sa.null()), else_=after(sa.bindparam("due_in", type_=sa.Float))),
+            due_at=sa.case(
+                (sa.bindparam("never_due", type_=sa.Boolean), sa.null()),
+                else_=sa.func.coalesce(wakes_at, after(sa.bindparam("due_in", type_=sa.Float))),
+            ),
             ended_at=sa.case((ended, now()), else_=sa.null()),
         )
     )
@@ -70,6 +85,8 @@ ADVANCE = _advance()
 
 def advance_values(commit: Commit) -> dict[str, Any]:
     """Parameters of `ADVANCE`."""
+    timed = commit.wake_in is not None or commit.wake_at is not None
+    only_a_signal = commit.waits_for is not None and not timed
     return held(commit.token) | {
         "held_head": commit.parent,
         "new_head": commit.checkpoint_id,
@@ -79,10 +96,18 @@ def advance_values(commit: Commit) -> dict[str, Any]:
         "raise_by": int(commit.raise_epochs),
         "keeps_owner": commit.status in OWNED_AFTER,
         "new_max_concurrency": commit.max_concurrency,
+        "new_queue": commit.queue,
+        "wakes_in": None if commit.wake_in is None else commit.wake_in.total_seconds(),
+        "wakes_at": commit.wake_at,
+        "new_waits_for": commit.waits_for,
+        "new_wakes_at_failures": commit.wakes_at_failures,
+        "new_wakes_at_successes": commit.wakes_at_successes,
+        "has_turned_back": commit.kind is CheckpointKind.COMPENSATING or commit.status.ended,
         "new_result": commit.outcome,
         "new_error": commit.error,
         "due_in": commit.due_in.total_seconds(),
         "ends": commit.status.ended,
+        "never_due": commit.status.ended or only_a_signal,
     }
 
 
@@ -134,12 +159,6 @@ def hand_back(**extra: Any) -> sa.Update:
     )
 
 
-def live_children(parent: Any) -> sa.Exists:
-    """Whether any child of an execution may still run."""
-    child = executions.alias("child")
-    return sa.exists().where(child.c.parent_id == parent, child.c.status.in_(LIVE))
-
-
 def take(
     execution_id: UUID, owner: str, epoch: int, due_in: float, *, taken_over: bool
 ) -> sa.Update:
@@ -158,144 +177,44 @@ def take(
     )
 
 
-def _next_wait(hold: float) -> Any:
-    doublings = sa.case(
-        (executions.c.dispatches > MAX_DOUBLINGS, MAX_DOUBLINGS), else_=executions.c.dispatches
-    )
-    factor = sa.literal(1).bitwise_lshift(doublings)
-    return after(sa.literal(hold) * factor)
-
-
-def claim(which: sa.Select[Any], hold: float) -> sa.Update:
-    """Hide rows from other reapers for a while that doubles with each claim."""
-    # A CTE is evaluated once. As a plain subquery PostgreSQL may run the selection again for each
-    # row, and with SKIP LOCKED then claim more than its limit.
-    chosen = which.cte("chosen")
-    return (
-        sa.update(executions)
-        .where(executions.c.execution_id.in_(sa.select(chosen.c.execution_id)))
-        .values(due_at=_next_wait(hold), dispatches=executions.c.dispatches + 1)
-    )
-
-
-def active_among(execution_ids: Sequence[UUID]) -> sa.Select[Any]:
-    """Those of these executions to which work is owed."""
-    return (
-        sa.select(executions.c.execution_id)
-        .where(executions.c.execution_id.in_(execution_ids))
-        .where(executions.c.status == Status.ACTIVE)
-        .order_by(executions.c.execution_id)
-        .with_for_update()
-    )
-
-
-def due(limit: int) -> sa.Select[Any]:
-    """Executions to which work is owed, and whose time has come."""
-    return (
-        sa.select(executions.c.execution_id)
-        .where(executions.c.status == Status.ACTIVE, executions.c.due_at <= now())
-        .order_by(executions.c.due_at)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
-
-
-def joinable(limit: int) -> sa.Select[Any]:
-    """Waiting parents whose children have all ended, or that have places to fill."""
-    child = executions.alias("placed")
-    placed = (
-        sa.select(sa.func.count())
-        .select_from(child)
-        .where(
-            child.c.parent_id == executions.c.execution_id,
-            child.c.status.in_((Status.ACTIVE, Status.WAITING)),
-        )
-        .scalar_subquery()
-    )
-    queued = executions.alias("queued")
-    has_queue = sa.exists().where(
-        queued.c.parent_id == executions.c.execution_id, queued.c.status == Status.QUEUED
-    )
-    return (
-        sa.select(executions.c.execution_id)
-        .where(
-            executions.c.status == Status.WAITING,
-            executions.c.due_at <= now(),
-            sa.or_(
-                ~live_children(executions.c.execution_id),
-                sa.and_(
-                    has_queue,
-                    placed < sa.func.coalesce(executions.c.max_concurrency, placed + 1),
-                ),
-            ),
-        )
-        .order_by(executions.c.due_at)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
-
-
-def raise_epochs_of(parents: list[UUID]) -> sa.Update:
-    """Fence out whoever runs a child of these, now or later; nobody owns it any more."""
-    live = executions.c.status.in_(LIVE)
-    return (
-        sa.update(executions)
-        .where(executions.c.parent_id.in_(parents))
-        .values(
-            epoch=executions.c.epoch + 1,
-            owner=None,
-            phase=Phase.COMPENSATING,
-            status=sa.case((live, str(Status.WAITING)), else_=executions.c.status),
-            due_at=None,
-        )
-        .returning(executions.c.execution_id, executions.c.epoch, executions.c.head_seq)
-    )
-
-
-def undo_children(parent: UUID, step: str, visit: int) -> sa.Update:
-    """Queue the children of a fan-out for their own compensation."""
-    return (
-        sa.update(executions)
-        .where(
-            executions.c.parent_id == parent,
-            executions.c.parent_step == step,
-            executions.c.parent_visit == visit,
-            executions.c.phase == Phase.COMPENSATING,
-            executions.c.status.in_((Status.SUCCEEDED, Status.WAITING, Status.PARKED)),
-        )
-        .values(status=Status.QUEUED, ended_at=None, dispatches=0, due_at=None)
+def _deadline() -> sa.ColumnElement[Any]:
+    return sa.func.coalesce(
+        after(sa.bindparam("deadline_seconds", type_=sa.Float)),
+        sa.bindparam("deadline_moment", type_=UtcDateTime),
+        type_=UtcDateTime,
     )
 
 
 def insert_execution(due_in: float | None) -> sa.Insert:
     """Insert executions that are to be dispatched, or (None) children that wait for a place."""
-    insert = sa.insert(executions)
+    insert = sa.insert(executions).values(deadline_at=_deadline())
     return insert if due_in is None else insert.values(due_at=after(sa.literal(due_in)))
 
 
 def create_execution(dialect: str, due_in: float) -> sa.Executable:
     """Insert an execution unless its id, or its business key, is there already."""
-    table, first_look = executions, after(sa.literal(due_in))
+    table = executions
+    values = {"due_at": after(sa.literal(due_in)), "deadline_at": _deadline()}
     if dialect == "postgresql":
-        upsert = postgresql.insert(table).values(due_at=first_look).on_conflict_do_nothing()
+        upsert = postgresql.insert(table).values(values).on_conflict_do_nothing()
         return upsert.returning(table.c.execution_id)
-    insert = sqlite.insert(table).values(due_at=first_look).on_conflict_do_nothing()
+    insert = sqlite.insert(table).values(values).on_conflict_do_nothing()
     return insert.returning(table.c.execution_id)
 
 
-def unpark(parked: Execution) -> sa.Update:
-    """Let a parked execution go on: at once, or through its parent's cap."""
-    capped = parked.parent_id is not None
+def go_on(execution: Execution, *, queued: bool, **values: Any) -> sa.Update:
+    """Let an execution go on by a decision: at once, or through its parent's cap."""
     return (
         sa.update(executions)
-        .where(executions.c.execution_id == parked.execution_id)
+        .where(executions.c.execution_id == execution.execution_id)
         .values(
-            status=Status.QUEUED if capped else Status.ACTIVE,
-            due_at=None if capped else now(),
+            status=Status.QUEUED if queued else Status.ACTIVE,
+            due_at=None if queued else now(),
             parked_reason=None,
             error=None,
             attempt=0,
             recoveries=0,
             dispatches=0,
+            **values,
         )
     )

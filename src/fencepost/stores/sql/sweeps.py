@@ -9,9 +9,10 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from fencepost.records import Event, Execution, Status
-from fencepost.stores.sql import rows, statements
+from fencepost.stores.sql import claims, rows
 from fencepost.stores.sql.schema import events, executions
 from fencepost.stores.sql.types import after
+from fencepost.stores.sql.waiting import AT_FAN_OUT, PLACED, head, with_head
 
 
 def read_events(connection: sa.Connection, ids: Sequence[UUID], after_id: int) -> list[Event]:
@@ -57,9 +58,15 @@ def read_lineage(connection: sa.Connection, execution_id: UUID) -> list[Executio
 
 
 def claim(connection: sa.Connection, which: sa.Select[Any], hold: float) -> list[Execution]:
-    """Claim the selected executions and return them."""
-    update = statements.claim(which, hold).returning(*rows.EXECUTION_COLUMNS)
-    return [rows.execution(row) for row in connection.execute(update)]
+    """Claim the selected executions and return them in that order."""
+    # Two statements: within one, PostgreSQL may run the selection again for each row, and with
+    # SKIP LOCKED then claim more than its limit; and what an update returns has no order.
+    chosen = connection.execute(which).scalars().all()
+    if not chosen:
+        return []
+    hidden = connection.execute(claims.hide(chosen, hold))
+    claimed = {row.execution_id: rows.execution(row) for row in hidden}
+    return [claimed[execution_id] for execution_id in chosen]
 
 
 def admit(connection: sa.Connection, parent_id: UUID, due_in: float) -> list[Execution]:
@@ -71,18 +78,25 @@ def admit(connection: sa.Connection, parent_id: UUID, due_in: float) -> list[Exe
     ).first()
     if parent is None or parent.status != Status.WAITING:
         return []
-    placed = connection.execute(
-        sa.select(sa.func.count())
-        .select_from(executions)
-        .where(
-            executions.c.parent_id == parent_id,
-            executions.c.status.in_((Status.ACTIVE, Status.WAITING)),
+    fan_out = connection.execute(
+        with_head(head.c.step, head.c.visit).where(
+            executions.c.execution_id == parent_id, AT_FAN_OUT
         )
+    ).first()
+    if fan_out is None:
+        return []
+    child = (
+        executions.c.parent_id == parent_id,
+        executions.c.parent_step == fan_out.step,
+        executions.c.parent_visit == fan_out.visit,
+    )
+    placed = connection.execute(
+        sa.select(sa.func.count()).where(*child, executions.c.status.in_(PLACED))
     ).scalar_one()
     free = None if parent.max_concurrency is None else max(0, parent.max_concurrency - placed)
     queued = (
         sa.select(executions.c.execution_id)
-        .where(executions.c.parent_id == parent_id, executions.c.status == Status.QUEUED)
+        .where(*child, executions.c.status == Status.QUEUED, executions.c.paused_at.is_(None))
         .order_by(executions.c.child_index)
         .limit(free)
     )

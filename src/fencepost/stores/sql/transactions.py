@@ -15,7 +15,7 @@ from fencepost.stores.sql import chain
 from fencepost.stores.sql.engine import unavailable
 
 if TYPE_CHECKING:
-    from fencepost.stores.sql.executions import SqlExecutionStore
+    from fencepost.stores.sql.owning import Owning
 
 
 class StepSession(Session):
@@ -46,7 +46,7 @@ class StepSession(Session):
 class SqlTransaction:
     """Implements `fencepost.ports.Transaction`."""
 
-    def __init__(self, store: SqlExecutionStore, session: StepSession, token: FenceToken) -> None:
+    def __init__(self, store: Owning, session: StepSession, token: FenceToken) -> None:
         self._store = store
         self._session = session
         self._token = token

@@ -45,7 +45,14 @@ def _execution_id(table: str) -> sa.ForeignKeyConstraint:
 def upgrade() -> None:
     for column in _columns():
         op.add_column(EXECUTIONS, column)
-    op.create_index(op.f("ix_fencepost_executions_deadline_at"), EXECUTIONS, ["deadline_at"])
+    has_deadline = sa.text("deadline_at IS NOT NULL AND ended_at IS NULL")
+    op.create_index(
+        op.f("ix_fencepost_executions_deadline_at"),
+        EXECUTIONS,
+        ["deadline_at"],
+        postgresql_where=has_deadline,
+        sqlite_where=has_deadline,
+    )
     op.create_table(
         "fencepost_signals",
         sa.Column("number", NUMBER, autoincrement=True, nullable=False),
