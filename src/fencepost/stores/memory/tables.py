@@ -23,18 +23,9 @@ from fencepost.records import (
     Execution,
     NewExecution,
     Phase,
+    SentSignal,
     Status,
 )
-
-# The fan-outs whose join a waiting execution may be woken for. A forward fan-out doesn't count
-# any more once an ancestor has sent the execution into compensation: it waits for its parent.
-_JOINED_IN = {
-    CheckpointKind.FAN_OUT: Phase.FORWARD,
-    CheckpointKind.UNDO_FAN_OUT: Phase.COMPENSATING,
-}
-
-# A parked child takes no place: a person's answer may take days.
-_PLACED = (Status.ACTIVE, Status.WAITING)
 
 
 @dataclass(slots=True)
@@ -44,12 +35,16 @@ class Row:
     Attributes:
         due_at: When the reaper looks at it, in seconds of the store's clock; None for never.
         claims: How often the reaper has taken it since its last owner.
+        wakes_at_failures: A waiting parent is woken by so many failed children,
+        wakes_at_successes: or by so many that have succeeded.
     """
 
     execution: Execution
     input_digest: str
     due_at: float | None
     claims: int = 0
+    wakes_at_failures: int | None = None
+    wakes_at_successes: int | None = None
 
     def update(self, **changes: Any) -> None:
         """Replace fields of the execution."""
@@ -84,27 +79,32 @@ class EffectRow:
 
 @dataclass(slots=True)
 class Tables:
-    """Executions in the order of their insertion, checkpoints, effects and audit events."""
+    """Executions in the order of their insertion, checkpoints, effects, signals, audit events.
+
+    Signals are in the order of their arrival.
+    """
 
     rows: dict[UUID, Row] = field(default_factory=dict)
     checkpoints: dict[UUID, Checkpoint] = field(default_factory=dict)
     chains: dict[UUID, list[Checkpoint]] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     effects: dict[tuple[str, str], EffectRow] = field(default_factory=dict)
+    signals: dict[UUID, SentSignal] = field(default_factory=dict)
     _parents: set[UUID] = field(default_factory=set)
     _step_keys: set[tuple[str, CheckpointKind]] = field(default_factory=set)
     _children: dict[UUID, list[Row]] = field(default_factory=lambda: defaultdict(list))
 
     def insert(self, new: NewExecution, at: datetime, due_at: float) -> Row:
-        """Add an execution and the root of its chain.
+        """Add an execution and the beginning of its chain.
 
         Raises:
             CheckpointForkError: There is one of that id.
         """
         if new.execution_id in self.rows:
             raise CheckpointForkError(f"execution {new.execution_id} exists already")
-        execution, start = as_created(new, at)
-        self.append(start)
+        execution, chain = as_created(new, at)
+        for entry in chain:
+            self.append(entry)
         due = due_at if new.status is Status.ACTIVE else None
         row = self.rows[new.execution_id] = Row(execution, new.input_digest, due)
         if new.parent_id is not None:
@@ -148,36 +148,27 @@ class Tables:
             if (row.execution.parent_step, row.execution.parent_visit) == (step, visit)
         ]
 
-    def awaited(self, row: Row) -> list[Row] | None:
-        """The children that a waiting execution waits for, or None if it waits for its parent."""
-        execution = row.execution
-        head = self.checkpoints[execution.head]
-        if _JOINED_IN.get(head.kind) is not execution.phase:
-            return None
-        return self.children_of(execution.execution_id, head.step, head.visit)
-
-    def joined(self, row: Row) -> bool:
-        """Whether it waits for children that have all ended."""
-        children = self.awaited(row)
-        return children is not None and all(child.execution.status.ended for child in children)
-
-    def admissible(self, row: Row) -> list[Row]:
-        """Queued children that have a free place, by index."""
-        children = self.awaited(row) or []
-        queued = [child for child in children if child.execution.status is Status.QUEUED]
-        queued.sort(key=lambda child: child.execution.child_index or 0)
-        cap = row.execution.max_concurrency
-        if cap is None:
-            return queued
-        placed = sum(child.execution.status in _PLACED for child in children)
-        return queued[: max(0, cap - placed)]
+    def children_at_any_step(self, parent_id: UUID) -> list[Row]:
+        """Every execution of the lines of all children."""
+        return list(self._children.get(parent_id, ()))
 
     def descendants(self, execution_ids: Iterable[UUID]) -> Iterator[Row]:
-        """Children of any depth."""
-        for execution_id in execution_ids:
-            for row in self._children.get(execution_id, ()):
-                yield row
-                yield from self.descendants([row.execution.execution_id])
+        """Children of any depth, those of one depth before those of the next."""
+        level = list(execution_ids)
+        while level:
+            below = [row for parent in level for row in self.children_at_any_step(parent)]
+            yield from below
+            level = [row.execution.execution_id for row in below]
+
+    def pending(self, execution_id: UUID, name: str | None) -> list[SentSignal]:
+        """Signals of that name that can still be taken, oldest first."""
+        return [
+            signal
+            for signal in self.signals.values()
+            if (signal.execution_id, signal.name) == (execution_id, name)
+            and signal.consumed_by is None
+            and signal.rejected is None
+        ]
 
 
 def stored(value: Any) -> Any:
@@ -185,23 +176,10 @@ def stored(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def as_created(new: NewExecution, at: datetime) -> tuple[Execution, Checkpoint]:
-    """The row and the root of the chain that an insert makes."""
-    start = Checkpoint(
-        checkpoint_id=identity.start_checkpoint_id(new.execution_id),
-        execution_id=new.execution_id,
-        seq=0,
-        parent_checkpoint_id=None,
-        kind=CheckpointKind.START,
-        step="start",
-        visit=1,
-        step_key=identity.step_key(new.execution_id, "start", 1),
-        epoch=0,
-        owner="",
-        attempt=0,
-        result=stored(new.input),
-        created_at=at,
-    )
+def as_created(new: NewExecution, at: datetime) -> tuple[Execution, list[Checkpoint]]:
+    """The row and the beginning of the chain that an insert makes."""
+    chain = _first_checkpoints(new, at)
+    deadline_at = new.deadline_at if new.deadline_in is None else at + new.deadline_in
     execution = Execution(
         execution_id=new.execution_id,
         saga=new.saga,
@@ -217,8 +195,8 @@ def as_created(new: NewExecution, at: datetime) -> tuple[Execution, Checkpoint]:
         phase=Phase.FORWARD,
         epoch=0,
         owner=None,
-        head=start.checkpoint_id,
-        head_seq=0,
+        head=chain[-1].checkpoint_id,
+        head_seq=chain[-1].seq,
         recoveries=0,
         attempt=0,
         max_concurrency=None,
@@ -228,5 +206,44 @@ def as_created(new: NewExecution, at: datetime) -> tuple[Execution, Checkpoint]:
         parked_reason=None,
         created_at=at,
         ended_at=None,
+        queue=new.queue,
+        priority=new.priority,
+        deadline_at=deadline_at,
+        forked_from=new.forked_from,
     )
-    return execution, start
+    return execution, chain
+
+
+def _first_checkpoints(new: NewExecution, at: datetime) -> list[Checkpoint]:
+    """The root of a chain, and what a fork inherits."""
+    root = Checkpoint(
+        checkpoint_id=identity.start_checkpoint_id(new.execution_id),
+        execution_id=new.execution_id,
+        seq=0,
+        parent_checkpoint_id=None,
+        kind=CheckpointKind.START,
+        step="start",
+        visit=1,
+        step_key=identity.step_key(new.execution_id, "start", 1),
+        epoch=0,
+        owner="",
+        attempt=0,
+        result=stored(new.input),
+        created_at=at,
+    )
+    chain = [root]
+    for seq, entry in enumerate(new.prefix, start=1):
+        inherited = replace(
+            entry,
+            checkpoint_id=identity.inherited_checkpoint_id(new.execution_id, seq),
+            execution_id=new.execution_id,
+            seq=seq,
+            parent_checkpoint_id=chain[-1].checkpoint_id,
+            step_key=identity.step_key(new.execution_id, entry.step, entry.visit),
+            epoch=0,
+            owner="",
+            result=stored(entry.result),
+            created_at=at,
+        )
+        chain.append(inherited)
+    return chain

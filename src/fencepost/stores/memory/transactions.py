@@ -11,7 +11,7 @@ from fencepost.errors import ExecutionStateError
 from fencepost.records import Checkpoint, Commit, NewExecution
 
 if TYPE_CHECKING:
-    from fencepost.stores.memory.executions import MemoryExecutionStore
+    from fencepost.stores.memory.owning import Owning
 
 
 class MemorySession:
@@ -69,7 +69,7 @@ class MemorySession:
 class MemoryTransaction:
     """The transaction of a transactional step."""
 
-    def __init__(self, store: MemoryExecutionStore) -> None:
+    def __init__(self, store: Owning) -> None:
         self._store = store
         self._session = MemorySession(None)
 
