@@ -184,7 +184,7 @@ limits = sa.Table(
     "fencepost_limits",
     metadata,
     sa.Column("resource", sa.String(255), primary_key=True),
-    # When the next of a rate-limited resource may begin, were there no burst.
+    # When the next of a rate-limited resource may begin at the earliest.
     sa.Column("next_at", UtcDateTime),
 )
 
@@ -210,6 +210,9 @@ permits = sa.Table(
     sa.Column("attempt", sa.Integer, nullable=False),
     # When its holder may begin; NULL while it waits for its turn.
     sa.Column("starts_at", UtcDateTime),
+    # When its holder was told to begin; NULL while nobody has come for it.
+    sa.Column("begun_at", UtcDateTime),
+    # The last time: who doesn't ask again, isn't waited for.
     sa.Column("asked_at", UtcDateTime, nullable=False, default=now()),
     sa.UniqueConstraint("resource", "execution_id"),
 )

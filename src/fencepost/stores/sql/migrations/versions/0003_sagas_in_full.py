@@ -86,6 +86,7 @@ def upgrade() -> None:
         sa.Column("head", sa.Uuid(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("starts_at", UtcDateTime(), nullable=True),
+        sa.Column("begun_at", UtcDateTime(), nullable=True),
         sa.Column("asked_at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("number", name=op.f("pk_fencepost_permits")),
         sa.UniqueConstraint(
