@@ -120,6 +120,7 @@ class Execution:
         turned_back: Why it has to undo its work, until its chain tells it: an `ErrorInfo`.
         directive: What a person has decided about the step in hand, until that is committed.
         forked_from: The execution whose chain this one's begins with.
+        fenced_owner: Who owned it when it was last turned back; its lease counts for nothing.
     """
 
     execution_id: UUID
@@ -156,6 +157,7 @@ class Execution:
     turned_back: Any = None
     directive: Any = None
     forked_from: UUID | None = None
+    fenced_owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -204,7 +204,7 @@ class Engine:
             self.dispatch(execution)
             raise Suspended(f"execution {execution_id} is left to others: shutting down")
         owner = f"{self.options.owner}:{uuid4().hex[:8]}"
-        lease = self.leases.acquire(execution_id, owner, self.options.lease_ttl)
+        lease = self._take_lease(execution, owner)
         if lease is None:
             raise Suspended(f"execution {execution_id} has a live owner")
         faults.reach("lease.acquired", saga=execution.saga)
@@ -212,6 +212,16 @@ class Engine:
         if isinstance(acquired, Outcome):
             return acquired
         return self._run_owned(saga, acquired, lease, queue)
+
+    def _take_lease(self, execution: Execution, owner: str) -> Lease | None:
+        execution_id, ttl = execution.execution_id, self.options.lease_ttl
+        lease = self.leases.acquire(execution_id, owner, ttl)
+        if lease is None and execution.fenced_owner is not None:
+            # It was turned back: nobody waits until who was fenced out has noticed.
+            fenced = Lease(execution_id, execution.fenced_owner, epoch=0, deadline=0.0)
+            if self.leases.release(fenced, forget=False):
+                lease = self.leases.acquire(execution_id, owner, ttl)
+        return lease
 
     def _unknown_version(self, execution: Execution) -> str:
         reason = f"no saga {execution.saga!r} of version {execution.version} is registered here"

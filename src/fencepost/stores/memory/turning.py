@@ -64,6 +64,7 @@ def turned(row: Row, status: Status, cause: Any) -> None:
     row.update(
         epoch=execution.epoch + 1,
         owner=None,
+        fenced_owner=execution.owner or execution.fenced_owner,
         phase=Phase.COMPENSATING,
         status=status,
         turned_back=stored(cause),

@@ -62,6 +62,7 @@ executions = sa.Table(
     sa.Column("turned_back", Json),
     sa.Column("directive", Json),
     sa.Column("forked_from", sa.Uuid),
+    sa.Column("fenced_owner", sa.String(255)),
     sa.UniqueConstraint("saga", "business_key"),
     sa.Index("ix_fencepost_executions_status_due_at", "status", "due_at"),
     sa.Index("ix_fencepost_executions_parent_id_status", "parent_id", "status"),

@@ -22,6 +22,7 @@ _UNDOABLE = (Status.SUCCEEDED, Status.WAITING, Status.PARKED)
 _TURNED: dict[str, Any] = {
     "epoch": executions.c.epoch + 1,
     "owner": None,
+    "fenced_owner": sa.func.coalesce(executions.c.owner, executions.c.fenced_owner),
     "phase": Phase.COMPENSATING,
     "wake_at": None,
     "waits_for": None,

@@ -31,6 +31,7 @@ def _columns() -> list[sa.Column[object]]:
         sa.Column("turned_back", Json, nullable=True),
         sa.Column("directive", Json, nullable=True),
         sa.Column("forked_from", sa.Uuid(), nullable=True),
+        sa.Column("fenced_owner", sa.String(length=255), nullable=True),
     ]
 
 
