@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo refund-demo test lint bench format lock clean
+.PHONY: help demo refund-demo order-demo pipeline-demo test lint bench format lock clean
 
 # One environment serves all targets: the dev set contains the demo set at the same pins.
 venv = @command -v $(PYTHON) >/dev/null 2>&1 || { \
@@ -12,7 +12,7 @@ venv = @command -v $(PYTHON) >/dev/null 2>&1 || { \
 
 help: ## list the targets
 	@echo "usage: make TARGET [ARGS='...']"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## run the three-act release demo (ARGS='--postgres', '--real-clock', '--unfenced')
 	$(venv) demo
@@ -21,6 +21,14 @@ demo: ## run the three-act release demo (ARGS='--postgres', '--real-clock', '--u
 refund-demo: ## an agent refunds, by plain Celery and by Fencepost, through every crash window
 	$(venv) demo
 	@$(VENV)/bin/python -m examples.refund_agent.demo $(ARGS)
+
+order-demo: ## four orders through one saga, one of them through a killed worker (ARGS='--postgres')
+	$(venv) demo
+	@$(VENV)/bin/python -m examples.order_saga.demo $(ARGS)
+
+pipeline-demo: ## three days of files through a fan-out, with limits and a killed worker (ARGS='--postgres')
+	$(venv) demo
+	@$(VENV)/bin/python -m examples.data_pipeline.demo $(ARGS)
 
 test: ## run all tests (ARGS='tests/unit -k fence')
 	$(venv) dev

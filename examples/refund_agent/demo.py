@@ -22,11 +22,13 @@ from rich.console import Console
 
 from examples.refund_agent import report
 from examples.refund_agent.play import Cell, Player
-from examples.refund_agent.processes import DemoError, Fleet, abandoned, providers
+from examples.refund_agent.processes import providers
 from examples.refund_agent.provider import Mode
 from examples.refund_agent.shop import Orders
 from examples.refund_agent.sides import FencepostSide, PlainSide, Side
 from examples.refund_agent.windows import VISIBILITY_TIMEOUT, WINDOWS, Window
+from examples.support.fleet import Fleet
+from examples.support.waiting import DemoError, abandoned
 from fencepost.errors import FencepostError
 from fencepost.stores.sql import migrate
 from fencepost.testing import embedded_redis
@@ -79,6 +81,7 @@ def stage(folder: Path, modes: Sequence[Mode], *, live: bool) -> Iterator[Stage]
                 f"examples.refund_agent.{name}_app",
                 {"REFUND_BROKER": brokers[name]},
                 folder / name,
+                concurrency=len(Mode),
             )
             for name in brokers
         }

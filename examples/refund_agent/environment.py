@@ -6,24 +6,18 @@
 | `REFUND_ORDERS` | folder of the shop's orders |
 | `REFUND_PROVIDER_<MODE>` | URL of each provider |
 | `REFUND_VISIBILITY_TIMEOUT` | seconds until the broker delivers again; by default Celery's hour |
-| `REFUND_PARENT` | pid of the demonstration; its workers end with it |
+| `EXAMPLE_PARENT` | pid of the demonstration; its workers end with it |
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
-from celery.signals import worker_init
-
 from examples.refund_agent.payments import Payments
 from examples.refund_agent.shop import Orders
-
-PARENT = "REFUND_PARENT"
+from examples.support import parent  # noqa: F401 - ends the workers with the demonstration
 
 
 def broker() -> str:
@@ -51,17 +45,3 @@ def orders() -> Orders:
 def payments(provider: str) -> Payments:
     """A client for a provider, by its mode."""
     return Payments(os.environ[f"REFUND_PROVIDER_{provider.upper()}"])
-
-
-@worker_init.connect
-def end_with_parent(**_: Any) -> None:
-    """Leave no worker behind when the demonstration is killed."""
-    parent = os.environ.get(PARENT)
-    if parent is not None:
-        threading.Thread(target=_watch, args=(int(parent),), daemon=True).start()
-
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1)
-    os.killpg(os.getpgrp(), signal.SIGKILL)

@@ -137,9 +137,24 @@ class Payments:
         """
         self._call("POST", "/fence", {"resource": resource, "execution": execution, "epoch": epoch})
 
-    def charge(self, order_id: str, amount_cents: int) -> None:
-        """Charge an order; the shop did, before anyone complained."""
-        self._call("POST", "/charges", {"order_id": order_id, "amount_cents": amount_cents})
+    def charge(self, order_id: str, amount_cents: int, *, key: str | None = None) -> str:
+        """Charge an order.
+
+        Args:
+            order_id: What is paid for.
+            amount_cents: How much.
+            key: For providers that dedupe.
+
+        Returns:
+            The charge's id.
+
+        Raises:
+            PaymentRefused: Nothing was booked.
+            PaymentUnclear, OSError: The money may have moved.
+        """
+        body = {"order_id": order_id, "amount_cents": amount_cents}
+        headers = {} if key is None else {"Idempotency-Key": key}
+        return str(self._call("POST", "/charges", body, headers)["id"])
 
     def arm(self, order_id: str, fault: str, *, times: int = 1, seconds: float = 0) -> None:
         """Let something go wrong for an order; see `provider_faults`."""
@@ -150,10 +165,16 @@ class Payments:
         """What the ledger says of an order: `transfers` and `refusals`."""
         return self._call("GET", f"/ledger?order_id={quote(order_id)}")
 
-    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
         connection = self._connection()
         try:
-            return _exchange(connection, method, path, body, {})
+            return _exchange(connection, method, path, body, headers or {})
         finally:
             connection.close()
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from examples.refund_agent import model
 from examples.refund_agent.payments import Payments
-from examples.refund_agent.processes import Worker, victims, wait_for
 from examples.refund_agent.provider import Mode
 from examples.refund_agent.shop import Orders
 from examples.refund_agent.sides import Case, Ending, FencepostSide, Side
 from examples.refund_agent.windows import Window
+from examples.support.fleet import Worker, victims
+from examples.support.waiting import wait_for
 from fencepost import faults
 
 CASE_SECONDS = 60.0

@@ -73,6 +73,8 @@ class Provider:
             return problem(409, "in-progress", "a request with this key is in progress")
         if Fault.ERROR_BEFORE in faults:
             return problem(503, "unavailable", "try again")
+        if Fault.DECLINE in faults:
+            return problem(402, "declined", "the customer's bank declines")
         answer = self._book(transfer, digest, faults.get(Fault.DELAY))
         if answer.status == 201 and not answer.replayed:
             if Fault.DELAY_ANSWER in faults:

@@ -19,6 +19,8 @@ class Fault(StrEnum):
     """It is not booked, and answered with 503."""
     IN_PROGRESS = "in-progress"
     """It is not booked, and answered with 409, as if another request were at it."""
+    DECLINE = "decline"
+    """It is not booked, and answered with 402: the customer's bank says no."""
     DELAY = "delay"
     """It is booked late."""
     DELAY_ANSWER = "delay-answer"

@@ -11,9 +11,9 @@ import redis
 from celery import Celery
 from celery.result import AsyncResult
 
-from examples.refund_agent.processes import Fleet
 from examples.refund_agent.provider import Mode
 from examples.refund_agent.shop import Complaint, Order
+from examples.support.fleet import Fleet
 from fencepost import Fencepost, Status
 from fencepost.agents import AgentResult
 

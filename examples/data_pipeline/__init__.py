@@ -1,0 +1,1 @@
+"""A day's files from several sources, into a warehouse; see docs/tutorials/data-pipeline.md."""

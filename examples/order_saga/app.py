@@ -1,0 +1,18 @@
+"""The shop's Celery app: `celery -A examples.order_saga.app worker`.
+
+The broker is in `CELERY_BROKER_URL`, the database in `FENCEPOST_DATABASE_URL`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+import fencepost
+from examples.order_saga.saga import order_saga
+from examples.support import parent  # noqa: F401 - ends the workers with the demonstration
+
+broker = os.environ.get("CELERY_BROKER_URL", "redis://localhost:6379/0")
+app = Celery("orders", broker=broker, set_as_current=False)
+fp = fencepost.install(app, sagas=[order_saga])

@@ -1,0 +1,1 @@
+"""What the examples' demonstrations share: processes that are started, watched and lost."""
