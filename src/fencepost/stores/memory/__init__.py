@@ -3,6 +3,13 @@
 from fencepost.stores.memory.effects import MemoryEffectStore
 from fencepost.stores.memory.executions import MemoryExecutionStore
 from fencepost.stores.memory.leases import MemoryLeaseStore
+from fencepost.stores.memory.limits import MemoryLimitStore
 from fencepost.stores.memory.transactions import MemorySession
 
-__all__ = ["MemoryEffectStore", "MemoryExecutionStore", "MemoryLeaseStore", "MemorySession"]
+__all__ = [
+    "MemoryEffectStore",
+    "MemoryExecutionStore",
+    "MemoryLeaseStore",
+    "MemoryLimitStore",
+    "MemorySession",
+]
