@@ -169,6 +169,7 @@ class NewExecution:
         deadline_at: The same as a moment, for what continues an execution that has one.
         prefix: For a fork: what of another chain comes after its root, oldest first. It is stored
             under this execution's id, with epoch 0: no owner of this execution has done it.
+        phase: The direction in which it begins: past its pivot, where the prefix is.
     """
 
     execution_id: UUID
@@ -188,8 +189,10 @@ class NewExecution:
     priority: int = DEFAULT_PRIORITY
     deadline_in: timedelta | None = None
     deadline_at: datetime | None = None
+    phase: Phase = Phase.FORWARD
     forked_from: UUID | None = None
     prefix: tuple[Checkpoint, ...] = ()
+    phase: Phase = Phase.FORWARD
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from fencepost.records import (
     Event,
     Execution,
     NewExecution,
-    Phase,
     SentSignal,
     Status,
 )
@@ -192,7 +191,7 @@ def as_created(new: NewExecution, at: datetime) -> tuple[Execution, list[Checkpo
         parent_visit=new.parent_visit,
         child_index=new.child_index,
         status=new.status,
-        phase=Phase.FORWARD,
+        phase=new.phase,
         epoch=0,
         owner=None,
         head=chain[-1].checkpoint_id,

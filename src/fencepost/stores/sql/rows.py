@@ -69,7 +69,7 @@ def new_execution(new: NewExecution) -> dict[str, Any]:
         "parent_visit": new.parent_visit,
         "child_index": new.child_index,
         "status": new.status,
-        "phase": Phase.FORWARD,
+        "phase": new.phase,
         "epoch": 0,
         "head": head["checkpoint_id"],
         "head_seq": head["seq"],
