@@ -18,6 +18,7 @@ from fencepost.celery import worker
 from fencepost.celery.drain import DrainFlag
 from fencepost.celery.handle import Handle
 from fencepost.celery.hardening import Finding, check_settings, hardened
+from fencepost.celery.operating import Operating
 from fencepost.celery.task import register_tasks
 from fencepost.celery.transport import CeleryTransport
 from fencepost.commands import Definition
@@ -51,7 +52,7 @@ SPARE_CONNECTIONS = 2
 _installed: list[Fencepost] = []
 
 
-class Fencepost:
+class Fencepost(Operating):
     """Fencepost on a Celery app. Made by `install`.
 
     Attributes:

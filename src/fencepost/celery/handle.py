@@ -13,7 +13,7 @@ from fencepost.errors import ExecutionFailedError, ExecutionNotFoundError
 from fencepost.records import Execution, Status
 
 if TYPE_CHECKING:
-    from fencepost.celery.application import Fencepost
+    from fencepost.celery.operating import Operating
 
 Out = TypeVar("Out")
 
@@ -30,7 +30,7 @@ class Handle(Generic[Out]):
     """
 
     def __init__(
-        self, fencepost: Fencepost, execution_id: UUID, output_type: Any, *, created: bool
+        self, fencepost: Operating, execution_id: UUID, output_type: Any, *, created: bool
     ) -> None:
         self._fencepost = fencepost
         self.execution_id = execution_id

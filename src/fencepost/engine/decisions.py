@@ -8,7 +8,8 @@ from typing import Any
 from fencepost import serde
 from fencepost.effects import Effect, EffectRecord
 from fencepost.effects.model import UNKNOWN_OUTCOME
-from fencepost.errors import EffectNotFoundError, ExecutionStateError, PayloadError
+from fencepost.engine.refusals import said
+from fencepost.errors import EffectNotFoundError, ExecutionStateError
 from fencepost.ports import EffectStore, ExecutionStore
 from fencepost.records import Execution
 
@@ -58,9 +59,7 @@ def decide_effect(
         ExecutionStateError: Its outcome is known, or its execution isn't parked.
         PayloadError: The result isn't of the declared type, or somebody or a reason is missing.
     """
-    for name, text in (("by", by), ("why", why)):
-        if not text.strip():
-            raise PayloadError(f"say {name}: it is kept in the audit trail")
+    said(by, why)
     if landed:
         wanted = object if declared is None else declared.result_type
         result = serde.dump(result, wanted, what=f"result of effect {key!r}")
@@ -71,16 +70,20 @@ def decide_effect(
         for other in effects.of_execution(record.execution_id)
         if other.status in UNKNOWN_OUTCOME
     )
-    return Decision(record, _go_on(executions, record, left, why), left)
+    return Decision(record, _go_on(executions, record, left, by, why), left)
 
 
 def _go_on(
-    executions: ExecutionStore, record: EffectRecord, left: tuple[EffectRecord, ...], why: str
+    executions: ExecutionStore,
+    record: EffectRecord,
+    left: tuple[EffectRecord, ...],
+    by: str,
+    why: str,
 ) -> Execution:
     if not left:
         try:
             return executions.unpark(
-                record.execution_id, f"{record.effect} is {record.status}: {why}"
+                record.execution_id, f"{record.effect} is {record.status}: {why}", by=by
             )
         except ExecutionStateError:
             # Another decision about the same execution, at the same time, has let it go on.
