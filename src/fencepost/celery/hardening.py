@@ -7,12 +7,12 @@ decide how soon work goes on, and how much needless work a fleet does.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any
 
 from celery import Celery
+
+from fencepost.findings import Finding, Rule, Severity
 
 TASK_OPTIONS: dict[str, Any] = {
     "acks_late": True,
@@ -68,37 +68,79 @@ def hardened(lease_ttl: timedelta) -> dict[str, Any]:
 LONG_TIMEOUT = 600
 """Seconds of visibility timeout above which a lost worker is felt."""
 
-
-class Severity(StrEnum):
-    """How bad a finding is."""
-
-    ERROR = "error"
-    WARNING = "warning"
+VISIBILITY = "broker_transport_options['visibility_timeout']"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A setting that the protocol doesn't want.
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
 
-    Attributes:
-        code: Stable identifier.
-        setting: The setting's name in the Celery app.
-        found: Its value.
-        fix: What to set.
-        why: What goes wrong otherwise.
-    """
+UNSAFE_CONTENT = Rule(
+    "settings.unsafe-content",
+    ERROR,
+    "Workers accept pickle or YAML.",
+    "Whoever can write to the broker can run code in the workers.",
+    "set accept_content = ['json']",
+)
+VISIBILITY_TIMEOUT = Rule(
+    "settings.visibility-timeout",
+    ERROR,
+    "The visibility timeout is below the lease time.",
+    "Celery delivers again what a healthy owner still runs, for as long as it runs.",
+    "set at least the lease TTL",
+)
+NO_RESULT_BACKEND = Rule(
+    "settings.no-result-backend",
+    ERROR,
+    "A saga fans out, and there is no result backend.",
+    "Fan-outs are published as Celery chords, which need one.",
+    "set result_backend to a Redis URL",
+)
+ALWAYS_EAGER = Rule(
+    "settings.always-eager",
+    ERROR,
+    "Tasks run inside of the caller.",
+    "Nothing is durable then.",
+    "unset task_always_eager",
+)
+TASK_OVERRIDE = Rule(
+    "settings.task-override",
+    ERROR,
+    "An option of Fencepost's own tasks was overridden.",
+    "An early ack loses the hint, and Celery's own redelivery loops on poison.",
+    "leave the option as it is",
+)
+UNTESTED_BROKER = Rule(
+    "settings.untested-broker",
+    WARNING,
+    "The broker is neither Redis nor Valkey.",
+    "Fencepost is tested on those only.",
+    "use Redis or Valkey",
+)
+LONG_VISIBILITY_TIMEOUT = Rule(
+    "settings.long-visibility-timeout",
+    WARNING,
+    "The visibility timeout is more than 600 s.",
+    "Your other tasks wait this long after a worker is lost; sagas don't.",
+    "set 60 to 120",
+)
+PREFETCH = Rule(
+    "settings.prefetch",
+    WARNING,
+    "Workers prefetch more than one message.",
+    "A lost worker strands what it has prefetched until the reaper finds it.",
+    "set worker_prefetch_multiplier = 1",
+)
+EARLY_ACKS = Rule(
+    "settings.early-acks",
+    WARNING,
+    "Your other tasks are acknowledged before they run.",
+    "They are lost with their worker; Fencepost's own tasks ack late anyway.",
+    "set task_acks_late = True",
+)
 
-    code: str
-    severity: Severity
-    setting: str
-    found: str
-    fix: str
-    why: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.severity}: {self.setting} is {self.found}; {self.fix}: {self.why} [{self.code}]"
-        )
+SETTINGS_RULES: tuple[Rule, ...] = tuple(
+    value for value in list(vars().values()) if isinstance(value, Rule)
+)
+"""All of them, in the order in which the reference has them."""
 
 
 def check_settings(app: Celery, *, lease_ttl: timedelta, fans_out: bool) -> list[Finding]:
@@ -112,47 +154,33 @@ def check_settings(app: Celery, *, lease_ttl: timedelta, fans_out: bool) -> list
     return [*_safety(app, lease_ttl, fans_out=fans_out), *_liveness(app)]
 
 
+def _found(rule: Rule, setting: str, value: object, fix: str | None = None) -> Finding:
+    why = rule.why[0].lower() + rule.why[1:].rstrip(".")
+    return rule.at(f"{setting} is {value}", why, fix=fix)
+
+
 def _safety(app: Celery, lease_ttl: timedelta, *, fans_out: bool) -> Iterator[Finding]:
     accepted = {str(content) for content in app.conf.accept_content}
-    loose = accepted & {"pickle", "application/x-python-serialize", "yaml", "application/x-yaml"}
-    if loose:
-        yield Finding(
-            "settings.unsafe-content",
-            Severity.ERROR,
-            "accept_content",
-            str(sorted(accepted)),
-            "set ['json']",
-            "whoever can write to the broker can run code in the workers",
-        )
-    timeout = (app.conf.broker_transport_options or {}).get("visibility_timeout", 3600)
+    if accepted & {"pickle", "application/x-python-serialize", "yaml", "application/x-yaml"}:
+        yield _found(UNSAFE_CONTENT, "accept_content", sorted(accepted))
+    timeout = _visibility_timeout(app)
     if timeout < lease_ttl.total_seconds():
-        yield Finding(
-            "settings.visibility-timeout",
-            Severity.ERROR,
-            "broker_transport_options['visibility_timeout']",
-            f"{timeout} s",
+        yield _found(
+            VISIBILITY_TIMEOUT,
+            VISIBILITY,
+            f"{timeout:g} s",
             f"set at least the lease TTL ({lease_ttl.total_seconds():g} s)",
-            "Celery delivers again what a healthy owner still runs, for as long as it runs",
         )
     if fans_out and app.conf.result_backend in (None, "", "disabled://"):
-        yield Finding(
-            "settings.no-result-backend",
-            Severity.ERROR,
-            "result_backend",
-            "not set",
-            "set a Redis URL",
-            "fan-outs are published as Celery chords, which need one",
-        )
+        yield _found(NO_RESULT_BACKEND, "result_backend", "not set")
     if app.conf.task_always_eager:
-        yield Finding(
-            "settings.always-eager",
-            Severity.ERROR,
-            "task_always_eager",
-            "True",
-            "unset it",
-            "tasks run inside the caller: nothing is durable",
-        )
+        yield _found(ALWAYS_EAGER, "task_always_eager", True)
     yield from _task_overrides(app)
+
+
+def _visibility_timeout(app: Celery) -> float:
+    options = app.conf.broker_transport_options or {}
+    return float(options.get("visibility_timeout", 3600))
 
 
 def _task_overrides(app: Celery) -> Iterator[Finding]:
@@ -161,52 +189,28 @@ def _task_overrides(app: Celery) -> Iterator[Finding]:
         wanted = TASK_OPTIONS[option]
         found = getattr(task, option, wanted)
         if bool(found) is not wanted:
-            yield Finding(
-                "settings.task-override",
-                Severity.ERROR,
-                f"task_annotations['fencepost.run']['{option}']",
-                str(found),
-                f"leave it {wanted}",
-                "an early ack loses the hint, and Celery's own redelivery loops on poison",
-            )
+            setting = f"task_annotations['fencepost.run']['{option}']"
+            yield _found(TASK_OVERRIDE, setting, found, f"leave it {wanted}")
 
 
 def _liveness(app: Celery) -> Iterator[Finding]:
     scheme = str(app.conf.broker_url or "").partition(":")[0]
     if scheme and scheme not in ("redis", "rediss", "sentinel", "memory"):
-        yield Finding(
-            "settings.untested-broker",
-            Severity.WARNING,
-            "broker_url",
-            f"{scheme}://",
-            "use Redis or Valkey",
-            "Fencepost is tested on those only",
-        )
-    timeout = (app.conf.broker_transport_options or {}).get("visibility_timeout", 3600)
-    if timeout > LONG_TIMEOUT:
-        yield Finding(
-            "settings.long-visibility-timeout",
-            Severity.WARNING,
-            "broker_transport_options['visibility_timeout']",
-            f"{timeout} s",
-            "set 60 to 120",
-            "your other tasks wait this long after a worker is lost; sagas don't",
-        )
+        yield _found(UNTESTED_BROKER, "broker_url", f"{scheme}://")
+    if _visibility_timeout(app) > LONG_TIMEOUT:
+        yield _found(LONG_VISIBILITY_TIMEOUT, VISIBILITY, f"{_visibility_timeout(app):g} s")
     if app.conf.worker_prefetch_multiplier != 1 and not app.conf.worker_disable_prefetch:
-        yield Finding(
-            "settings.prefetch",
-            Severity.WARNING,
-            "worker_prefetch_multiplier",
-            str(app.conf.worker_prefetch_multiplier),
-            "set 1",
-            "a lost worker strands what it has prefetched until the reaper finds it",
-        )
+        multiplier = app.conf.worker_prefetch_multiplier
+        yield _found(PREFETCH, "worker_prefetch_multiplier", multiplier)
     if not app.conf.task_acks_late:
-        yield Finding(
-            "settings.early-acks",
-            Severity.WARNING,
-            "task_acks_late",
-            "False",
-            "set True",
-            "your other tasks are lost with their worker; Fencepost's own tasks ack late anyway",
-        )
+        yield _found(EARLY_ACKS, "task_acks_late", False)
+
+
+__all__ = [
+    "SETTINGS_RULES",
+    "TASK_OPTIONS",
+    "Finding",
+    "Severity",
+    "check_settings",
+    "hardened",
+]

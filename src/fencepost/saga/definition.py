@@ -266,9 +266,7 @@ class Saga(Generic[In, Out]):
         )
         return saga
 
-    def sleep(
-        self, name: str, duration: timedelta | Callable[[Out], timedelta]
-    ) -> Saga[In, Out]:
+    def sleep(self, name: str, duration: timedelta | Callable[[Out], timedelta]) -> Saga[In, Out]:
         """Wait for a while, and go on with the result so far.
 
         Args:

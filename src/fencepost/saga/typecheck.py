@@ -1,9 +1,8 @@
-"""Reading annotations, and whether one type fits where another is expected."""
+"""Reading annotations."""
 
 from __future__ import annotations
 
 import inspect
-import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -73,51 +72,6 @@ def read_signature(
         input_type=hints[parameters[-1].name],
         output_type=hints["return"],
     )
-
-
-def fits(given: Any, wanted: Any) -> bool:
-    """Whether every value of type `given` may be used where `wanted` is expected."""
-    given = type(None) if given is None else given
-    wanted = type(None) if wanted is None else wanted
-    if Any in (given, wanted) or wanted is object or given == wanted:
-        return True
-    if _is_union(given):
-        return all(fits(part, wanted) for part in typing.get_args(given))
-    if _is_union(wanted):
-        return any(fits(given, part) for part in typing.get_args(wanted))
-    return _class_fits(given, wanted)
-
-
-def _class_fits(given: Any, wanted: Any) -> bool:
-    given_origin = typing.get_origin(given) or given
-    wanted_origin = typing.get_origin(wanted) or wanted
-    if not (isinstance(given_origin, type) and isinstance(wanted_origin, type)):
-        return False
-    if not issubclass(given_origin, wanted_origin):
-        return _pydantic_generic_fits(given, wanted)
-    return _arguments_fit(typing.get_args(given), typing.get_args(wanted))
-
-
-def _is_union(declared: Any) -> bool:
-    return typing.get_origin(declared) in (typing.Union, types.UnionType)
-
-
-def _arguments_fit(given: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
-    if not wanted or not given:
-        return True
-    if Ellipsis in given or Ellipsis in wanted:
-        return fits(given[0], wanted[0])
-    return len(given) == len(wanted) and all(map(fits, given, wanted))
-
-
-def _pydantic_generic_fits(given: Any, wanted: Any) -> bool:
-    # Failure[Order] is no subclass of Failure[Any], but it fits.
-    given_meta = getattr(given, "__pydantic_generic_metadata__", None)
-    wanted_meta = getattr(wanted, "__pydantic_generic_metadata__", None)
-    if not given_meta or not wanted_meta or given_meta["origin"] is None:
-        return False
-    same = given_meta["origin"] is (wanted_meta["origin"] or wanted)
-    return same and _arguments_fit(given_meta["args"], wanted_meta["args"])
 
 
 def item_type(declared: Any) -> Any:
