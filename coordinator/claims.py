@@ -93,7 +93,7 @@ def _identity(found: _Found) -> Iterator[Claim]:
     keys = {found.artifact.step_key if found.artifact else None}
     keys |= {c.step_key for c in found.chain if c.step == "stage"}
     keys |= {event.step_key for event in found.named(EventName.ZOMBIE_WRITE_REJECTED)}
-    yield Claim("the step key is unchanged", keys == {found.step_key}, _joined(keys))
+    yield Claim("the step key is unchanged", keys == {found.step_key}, joined(keys))
 
 
 def _succession(found: _Found) -> Iterator[Claim]:
@@ -102,7 +102,7 @@ def _succession(found: _Found) -> Iterator[Claim]:
     shown = " → ".join(str(epoch) for epoch in epochs)
     yield Claim("epoch 1, then 2, and no other", epochs == [1, 2], shown)
     owners = {found.struck.execution.owner, course.acquired.owner}
-    yield Claim("another worker went on", len(owners) == 2, _joined(owners))
+    yield Claim("another worker went on", len(owners) == 2, joined(owners))
     took = f"{course.latency:.3f} s"
     if course.recovered is not None:
         within = f"taken over within the lease time + {GRACE:g} s ({ttl:g} + {GRACE:g})"
@@ -110,7 +110,7 @@ def _succession(found: _Found) -> Iterator[Claim]:
         return
     handed = [event.owner for event in found.named(EventName.LEASE_RELEASED)]
     own = handed == [found.struck.execution.owner]
-    yield Claim("handed on by its owner", own, _joined(handed))
+    yield Claim("handed on by its owner", own, joined(handed))
     yield Claim("without waiting for the lease to run out", course.latency < ttl, took)
 
 
@@ -123,7 +123,7 @@ def _steps(found: _Found) -> Iterator[Claim]:
     shown = ", ".join(f"epoch {r['epoch']}, {worker_of(r['owner'])}" for r in runs)
     yield Claim(f"step 1 ({first}) ran once", once and not retried, shown, runs)
     kept = found.chain[: len(before)] == before
-    yield Claim("what was done before is kept", kept, _joined(c.step for c in before[1:]))
+    yield Claim("what was done before is kept", kept, joined(c.step for c in before[1:]))
     links = [c.parent_checkpoint_id for c in found.chain[1:]]
     in_line = links == [c.checkpoint_id for c in found.chain[:-1]]
     enough = len(found.chain) >= ENOUGH_CHECKPOINTS
@@ -157,22 +157,23 @@ def _outcome(found: _Found) -> Iterator[Claim]:
     wanted = sorted(module["name"] for module in found.last.input["modules"])
     out = sorted(p.module for p in found.line.promotions if p.attempt_id == found.last.execution_id)
     promoted = found.last.status is Status.SUCCEEDED and out == wanted
-    yield Claim(f"{len(wanted)} modules promoted, each once", promoted, _joined(out))
+    yield Claim(f"{len(wanted)} modules promoted, each once", promoted, joined(out))
     for attempt in found.line.attempts:
         if attempt.execution_id != found.last.execution_id:
-            left = list(_left_of(found, attempt))
-            shown = _joined(left) or "no row, no file"
+            left = list(left_of(found.play, found.line, attempt))
+            shown = joined(left) or "no row, no file"
             yield Claim(f"nothing active of attempt {attempt.attempt}", not left, shown)
 
 
-def _joined(values: Iterable[object]) -> str:
+def joined(values: Iterable[object]) -> str:
+    """Values as a list in words; those of a set in order."""
     ordered = sorted(values, key=str) if isinstance(values, set) else values
     return ", ".join(str(value) for value in ordered)
 
 
-def _left_of(found: _Found, attempt: AttemptRow) -> Iterator[str]:
-    line = found.line
-    yield from files_below(found.play.site.staging.root, f"{line.lineage_id}/{attempt.attempt}")
+def left_of(play: Play, line: Line, attempt: AttemptRow) -> Iterator[str]:
+    """What is still there of an attempt: files, and rows that are not compensated."""
+    yield from files_below(play.site.staging.root, f"{line.lineage_id}/{attempt.attempt}")
     rows: list[ArtifactRow | StatementRow] = [*line.artifacts, *line.statements]
     for row in rows:
         if row.attempt_id == attempt.execution_id and row.status != COMPENSATED:

@@ -13,9 +13,8 @@ from uuid import UUID
 import sqlalchemy as sa
 from rich.console import Console
 
-from coordinator import scenarios, story, tables
+from coordinator import claims, late_write, scenarios, story, tables
 from coordinator.acts import STORY, Acts
-from coordinator.claims import claims_of
 from coordinator.composition import Factory
 from coordinator.fleet import ROOT, Fleet, Worker, fleet
 from coordinator.narrator import Narrator
@@ -29,6 +28,7 @@ from ledger.vocabulary import ReleaseRequest
 
 EXAMPLE = ROOT / "examples" / "release" / "release.toml"
 EXAMPLE_TARGET = Target("payment-engine", attempt=2)
+LATE_TARGET = Target("payment-engine", attempt=1)
 
 EX_FAILED = 1
 EX_BROKEN = 3
@@ -38,7 +38,7 @@ WORKERS = 2
 SETTLE_GRACE = 5.0
 _VERSION_KEPT = 32
 
-Name = Literal["freeze", "kill", "term"]
+Name = Literal["freeze", "kill", "term", "late-write"]
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class _Stage:
     def _play_one(self, request: ReleaseRequest, number: int, narrator: Narrator) -> RunReport:
         options = self._options
         request = request.model_copy(update={"version": self._version(request, number)})
-        target = EXAMPLE_TARGET
+        target = LATE_TARGET if options.scenario == "late-write" else EXAMPLE_TARGET
         if options.file is not None:
             target = Target(request.modules[0].name, attempt=None)
         acts = Acts(
@@ -196,9 +196,12 @@ class _Stage:
                 report.course = scenarios.kill(play, request, target)
             case "term":
                 report.course = scenarios.term(play, request, target)
+            case "late-write":
+                report.course = late_write.play_late_write(play, request, target)
         report.root_id = play.root_id
         if options.guards:
-            report.claims = claims_of(play, report.course)
+            judged = late_write if options.scenario == "late-write" else claims
+            report.claims = judged.claims_of(play, report.course)
         return report
 
     def _version(self, request: ReleaseRequest, number: int) -> str:
@@ -242,6 +245,8 @@ class _Stage:
     def _measured(self) -> str:
         if self._options.scenario == "term":
             return "handed on after"
+        if self._options.scenario == "late-write":
+            return "undone after"
         return "taken over after"
 
     def _conclude_all(self, reports: list[RunReport]) -> Result:

@@ -99,9 +99,9 @@ class Play:
         """The lease time in seconds."""
         return self.site.settings.lease_ttl
 
-    def start(self, request: ReleaseRequest) -> UUID:
+    def start(self, request: ReleaseRequest, deadline: timedelta | None = None) -> UUID:
         """Start the release."""
-        handle = self.factory.fp.start(release, request)
+        handle = self.factory.fp.start(release, request, deadline=deadline)
         self._root_id = handle.execution_id
         self._watch = Watch(self.factory.fp.engine.executions, handle.execution_id)
         execution = self.read(handle.execution_id)

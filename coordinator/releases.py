@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from uuid import UUID
 
 from celery import Celery
@@ -21,13 +22,19 @@ LONELY_SECONDS = 5.0
 """After this long without any worker's work it is worth asking whether there is one."""
 
 
-def start(factory: Factory, request: ReleaseRequest, key: str | None) -> tuple[UUID, bool]:
+def start(
+    factory: Factory,
+    request: ReleaseRequest,
+    key: str | None,
+    deadline: timedelta | None = None,
+) -> tuple[UUID, bool]:
     """Start a release.
 
     Args:
         factory: Of this process.
         request: From a release file.
         key: Business key: the same key with the same request finds the release that is there.
+        deadline: For all its attempts together.
 
     Returns:
         The execution's id, and whether this call made it.
@@ -35,7 +42,7 @@ def start(factory: Factory, request: ReleaseRequest, key: str | None) -> tuple[U
     Raises:
         BusinessKeyConflictError: The key belongs to another request.
     """
-    handle = factory.fp.start(release, request, key=key)
+    handle = factory.fp.start(release, request, key=key, deadline=deadline)
     return handle.execution_id, handle.created
 
 

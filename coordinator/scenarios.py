@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from uuid import UUID
@@ -17,7 +18,7 @@ from coordinator.fleet import Worker
 from coordinator.play import Play, ScenarioError, Target
 from fencepost import faults
 from fencepost.errors import ConfigurationError
-from fencepost.records import Checkpoint, Event, EventName, Execution
+from fencepost.records import Checkpoint, CheckpointKind, Event, EventName, Execution
 from fencepost.stores.sql.engine import READ
 from fencepost.stores.sql.types import now
 from ledger.vocabulary import ReleaseRequest
@@ -89,7 +90,14 @@ def refuse_company(app: Celery) -> None:
         )
 
 
-def strike(play: Play, request: ReleaseRequest, target: Target, action: str) -> Struck:
+def strike(
+    play: Play,
+    request: ReleaseRequest,
+    target: Target,
+    action: str,
+    *,
+    deadline: timedelta | None = None,
+) -> Struck:
     """Start a release, and wait until a worker was hit at the target.
 
     Raises:
@@ -97,7 +105,7 @@ def strike(play: Play, request: ReleaseRequest, target: Target, action: str) -> 
     """
     name = f"{action}-{next(_numbers)}"
     plan = faults.arm(play.site.faults, target.point, action, match=target.match, name=name)
-    play.start(request)
+    play.start(request, deadline)
     try:
         (record, *_) = play.until(
             lambda: faults.fired(plan), f"{target.point} in {target.module}, where a worker is hit"
@@ -120,15 +128,35 @@ def strike(play: Play, request: ReleaseRequest, target: Target, action: str) -> 
     )
 
 
-def freeze(play: Play, request: ReleaseRequest, target: Target) -> Struck:
+def freeze(
+    play: Play, request: ReleaseRequest, target: Target, *, deadline: timedelta | None = None
+) -> Struck:
     """Freeze a worker, and wait until the operating system says that all of it stands still."""
-    struck = strike(play, request, target, "freeze")
-    deadline = time.monotonic() + FREEZE_SECONDS
+    struck = strike(play, request, target, "freeze", deadline=deadline)
+    until = time.monotonic() + FREEZE_SECONDS
     while not struck.worker.frozen():
-        if time.monotonic() > deadline:
+        if time.monotonic() > until:
             raise ScenarioError(f"{struck.worker.name} was sent SIGSTOP and runs on")
         time.sleep(0.02)
     return struck
+
+
+def tell_frozen(play: Play, struck: Struck) -> None:
+    """Say who was frozen, and what it had in hand."""
+    worker, execution = struck.worker, struck.execution
+    done = [c.step for c in struck.chain if c.kind is CheckpointKind.STEP]
+    play.narrator.note(
+        f"{worker.name} FROZEN: SIGSTOP to its whole process group {worker.pgid}, in mid-step",
+        style="bold white on blue",
+    )
+    play.narrator.detail(
+        f"at {struck.point}; in hand: {execution.input['module']['name']}, execution"
+        f" {struck.execution_id}, epoch {execution.epoch}"
+    )
+    play.narrator.detail(
+        f"committed: {', '.join(done)}. Its archive is on disk, under a name with its epoch;"
+        " no row makes it visible"
+    )
 
 
 def until_expired(play: Play, struck: Struck) -> None:

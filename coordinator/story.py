@@ -6,7 +6,7 @@ from coordinator import damage, scenarios, tables
 from coordinator.damage import Moment
 from coordinator.play import Play, ScenarioError, Target
 from coordinator.scenarios import Course, Struck
-from fencepost.records import CheckpointKind, Event, Execution
+from fencepost.records import Event, Execution
 from ledger.vocabulary import ReleaseRequest
 
 ZOMBIE_SECONDS = 20.0
@@ -49,7 +49,7 @@ def _until_taken_over(
     play: Play, request: ReleaseRequest, target: Target
 ) -> tuple[Struck, Event, Event]:
     struck = scenarios.freeze(play, request, target)
-    _tell_frozen(play, struck)
+    scenarios.tell_frozen(play, struck)
     scenarios.until_expired(play, struck)
     acquired, recovered = scenarios.until_taken_over(play, struck)
     took = scenarios.seconds(recovered) - struck.at
@@ -62,23 +62,6 @@ def _until_taken_over(
         f" {struck.execution_id}:stage:1"
     )
     return struck, acquired, recovered
-
-
-def _tell_frozen(play: Play, struck: Struck) -> None:
-    worker, execution = struck.worker, struck.execution
-    done = [c.step for c in struck.chain if c.kind is CheckpointKind.STEP]
-    play.narrator.note(
-        f"{worker.name} FROZEN: SIGSTOP to its whole process group {worker.pgid}, in mid-step",
-        style="bold white on blue",
-    )
-    play.narrator.detail(
-        f"at {struck.point}; in hand: {execution.input['module']['name']}, execution"
-        f" {struck.execution_id}, epoch {execution.epoch}"
-    )
-    play.narrator.detail(
-        f"committed: {', '.join(done)}. Its archive is on disk, under a name with its epoch;"
-        " no row makes it visible"
-    )
 
 
 def _thaw(play: Play, struck: Struck) -> None:

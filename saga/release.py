@@ -45,7 +45,7 @@ release = (
     .then(check_candidate)
     .then(record_check)
     .then(gate)
-    .then(promote)
+    .pivot(promote)
     .on_error(
         ErrorBranch(ReleaseGateFailedError).then(plan_recovery).continue_as_new(step(next_attempt))
     )

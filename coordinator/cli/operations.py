@@ -37,6 +37,15 @@ def release(
         str | None,
         typer.Option("--key", help="Business key: the same one finds the release that is there."),
     ] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(
+            "--deadline",
+            min=1.0,
+            metavar="SECONDS",
+            help="For all its attempts together; then what is not promoted is undone.",
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow it to its end.")] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -51,7 +60,8 @@ def release(
     settings = load()
     readiness.check_servers(settings)
     factory = compose(settings)
-    execution_id, created = releases.start(factory, request, key)
+    limit = None if deadline is None else timedelta(seconds=deadline)
+    execution_id, created = releases.start(factory, request, key, limit)
     narrator = Narrator(console(to_stderr=as_json))
     before = "" if created else ", started before with this key"
     narrator.detail(f"release {request.name} {request.version}: {execution_id}{before}", style="")

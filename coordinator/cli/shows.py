@@ -29,6 +29,7 @@ class Scenario(StrEnum):
     FREEZE = "freeze"
     KILL = "kill"
     TERM = "term"
+    LATE_WRITE = "late-write"
 
 
 def scenario(
@@ -38,8 +39,13 @@ def scenario(
         int, typer.Option("--repeat", min=1, max=1000, help="How many releases.")
     ] = 1,
     lease_ttl: Annotated[
-        float, typer.Option("--lease-ttl", min=1.0, help="Seconds that a lease lasts.")
-    ] = DEMO_TTL,
+        float | None,
+        typer.Option(
+            "--lease-ttl",
+            min=1.0,
+            help="Seconds that a lease lasts: 5 by default, 30 for late-write.",
+        ),
+    ] = None,
     embedded: Annotated[
         bool, typer.Option("--embedded", help="Start servers, not those of the environment.")
     ] = False,
@@ -58,6 +64,7 @@ def scenario(
     Uses the servers of the environment with workers of its own; no others may be at work there.
     freeze: SIGSTOP, and SIGCONT when another worker has finished its work. kill: SIGKILL, for
     good; prints how long the takeover took. term: SIGTERM; prints how long the hand-over took.
+    late-write: SIGSTOP until the release's deadline has passed and it is undone, then SIGCONT.
     """
     from coordinator import readiness
     from coordinator.performance import Options
@@ -72,7 +79,7 @@ def scenario(
     options = Options(
         scenario=name.value,
         file=file,
-        lease_ttl=lease_ttl,
+        lease_ttl=lease_ttl or (REAL_TTL if name is Scenario.LATE_WRITE else DEMO_TTL),
         repeat=repeat,
         servers=servers,
         postgres=postgres,

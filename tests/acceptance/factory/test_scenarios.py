@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.factory.program import coordinator, only_folder
 
 
@@ -56,3 +58,20 @@ def test_any_release_file_can_be_played(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.err + done.out
     (attempt,) = done.json["attempts"]
     assert (attempt["release"], attempt["status"]) == ("tiny", "PROMOTED")
+
+
+@pytest.mark.parametrize("database", ["--embedded", "--postgres"])
+def test_a_late_write_does_not_come_back_after_its_undo(tmp_path: Path, database: str) -> None:
+    arguments = (database, "--runs", tmp_path / "runs")
+    done = coordinator("scenario", "late-write", *arguments, "--json")
+    assert done.exit_code == 0, done.err + done.out
+    report = done.json
+    assert all(claim["held"] for claim in report["claims"]), report["claims"]
+    assert len(report["claims"]) == 8
+    assert {refusal["name"] for refusal in report["refusals"]} == {
+        "ZOMBIE_WRITE_REJECTED",
+        "execution.lease-lost",
+    }
+    assert report["invariants"]["ok"]
+    # A lease lasts 30 s: whoever waited for it would have been much later.
+    assert report["lease_ttl"] == 30.0
