@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,9 @@ from fencepost import Handle, Saga, Status
 from fencepost.engine import Outcome
 from fencepost.records import Checkpoint, Event, Execution
 from fencepost.stores.sql import migrate
-from tests.support.apps import composition
+from fencepost.verify import verify
+from tests.support.apps import composition, gates
+from tests.support.apps.gates import Gates
 from tests.support.apps.sagas import Order
 from tests.support.apps.sink import metadata, sink
 from tests.support.fleet import Fleet, Worker
@@ -33,10 +36,12 @@ class Scene:
         redis_url: Broker, results and leases.
         lease_ttl: Seconds.
         conf: Celery settings of workers and starter.
+        sagas: The module whose sagas workers and starter know.
         settings: More fields of `FencepostSettings`.
 
     Attributes:
         fleet: The workers.
+        gates: Where steps wait, or fail, while the test says so.
         fp: Fencepost in the test's own process.
     """
 
@@ -48,6 +53,7 @@ class Scene:
         *,
         lease_ttl: float = 2.0,
         conf: Mapping[str, Any] | None = None,
+        sagas: str = composition.SAGAS,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.redis_url = redis_url
@@ -55,10 +61,12 @@ class Scene:
         self.lease_ttl = lease_ttl
         migrate(database_url)
         shared = {"database_url": database_url, "lease_ttl": lease_ttl, **(settings or {})}
-        self.fp = composition.make(redis_url, conf or {}, **shared)
+        self.fp = composition.make(redis_url, conf or {}, sagas=sagas, **shared)
         metadata.create_all(self.fp.database)
         environment = {f"FENCEPOST_{name.upper()}": str(value) for name, value in shared.items()}
         environment |= {"SAMPLE_BROKER": redis_url, "SAMPLE_CONF": json.dumps(conf or {})}
+        self.gates = Gates(folder / "gates")
+        environment |= {"SAMPLE_SAGAS": sagas, gates.ENVIRONMENT: str(self.gates.folder)}
         self.fleet = Fleet(folder, "tests.support.apps.worker", environment)
         self._redis: Any = None
 
@@ -177,6 +185,13 @@ class Scene:
         assert {c.execution_id for c in chain} == {execution_id}
         assert all(c.step_key == f"{execution_id}:{c.step}:{c.visit}" for c in chain)
         assert self.row(execution_id).head == chain[-1].checkpoint_id
+
+    def assert_verified(self, *, settle: float = 10.0) -> None:
+        """The verifier finds nothing wrong with anything that is stored."""
+        report = verify(
+            self.database_url, self.redis_url, self.redis_url, settle=timedelta(seconds=settle)
+        )
+        assert report.ok, "\n".join(map(str, report.violations))
 
     def worker_of(self, owner: str | None) -> Worker:
         """The worker that an owner's name in an event or checkpoint stands for."""
