@@ -19,7 +19,12 @@ from fencepost.engine.registry import Registry
 from fencepost.errors import Suspended
 from fencepost.records import Execution, Status
 from fencepost.stores.memory.leases import MemoryLeaseStore
-from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore, create_engine
+from fencepost.stores.sql import (
+    SqlEffectStore,
+    SqlExecutionStore,
+    SqlLimitStore,
+    create_engine,
+)
 from ledger import attempts, database
 from ledger.models import Attempt
 from ledger.publishing import PublishStore
@@ -49,6 +54,7 @@ class Fleet:
             Registry([release]),
             EngineOptions(),
             effects=SqlEffectStore(executions),
+            limits=SqlLimitStore(executions),
         )
 
     def _lease_clock(self) -> float:
