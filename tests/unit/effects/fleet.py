@@ -16,7 +16,12 @@ from fencepost.engine.reaper import Reaper
 from fencepost.engine.registry import Registry
 from fencepost.errors import Suspended
 from fencepost.records import Event, Execution
-from fencepost.stores.memory import MemoryEffectStore, MemoryExecutionStore, MemoryLeaseStore
+from fencepost.stores.memory import (
+    MemoryEffectStore,
+    MemoryExecutionStore,
+    MemoryLeaseStore,
+    MemoryLimitStore,
+)
 from tests.unit.effects.support import Clock, Died
 
 TTL = timedelta(seconds=5)
@@ -42,6 +47,7 @@ class Fleet:
             Registry(sagas),
             EngineOptions(lease_ttl=TTL, clock=self.clock, **options),
             effects=self.effects,
+            limits=MemoryLimitStore(self.store),
         )
 
     def dispatch(self, execution: Execution) -> None:
