@@ -13,14 +13,20 @@ from fencepost.testing import PostgresServer
 # The suites are modules of their own; their assertions explain themselves like a test's.
 for suite in (
     "commits",
+    "deciding",
     "effect_store",
     "families",
+    "joins",
     "lease_store",
     "ownership",
+    "placement",
     "protocol",
+    "signals",
     "support",
     "sweeps",
     "transactions",
+    "turning",
+    "waits",
 ):
     pytest.register_assert_rewrite(f"tests.conformance.{suite}")
 

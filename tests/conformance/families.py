@@ -29,6 +29,7 @@ from tests.conformance.support import (
     names,
     new_execution,
     next_of_line,
+    run_child,
     started,
 )
 
@@ -39,12 +40,6 @@ def statuses(executions: list[Execution]) -> list[Status]:
 
 def children(store: ExecutionStore, parent: Worker) -> list[Execution]:
     return store.children(parent.execution_id, "modules", 1)
-
-
-def run_child(store: ExecutionStore, child: Execution, status: Status = Status.SUCCEEDED) -> None:
-    worker = Worker.take(store, child.execution_id)
-    worker.commit("prepare", {"of": child.child_index})
-    worker.finish(status, outcome={"of": child.child_index})
 
 
 def rejoin(store: ExecutionStore, parent: Worker) -> Worker:

@@ -20,8 +20,11 @@ from fencepost.records import (
     Checkpoint,
     CheckpointKind,
     Commit,
+    Event,
+    EventName,
     Execution,
     NewExecution,
+    NewSignal,
     Phase,
     Status,
 )
@@ -87,16 +90,18 @@ def keyed(key: str, value: Any) -> NewExecution:
     return new_execution(value, execution_id=execution_id, business_key=key)
 
 
-def child_of(parent: Execution, index: int, *, status: Status = Status.ACTIVE) -> NewExecution:
-    """A child of the parent's first visit to `modules`."""
+def child_of(
+    parent: Execution, index: int, *, status: Status = Status.ACTIVE, visit: int = 1
+) -> NewExecution:
+    """A child of one of the parent's visits to `modules`."""
     return new_execution(
         {"module": index},
-        execution_id=identity.child_id(parent.execution_id, "modules", 1, index),
+        execution_id=identity.child_id(parent.execution_id, "modules", visit, index),
         saga="module",
         root_id=parent.root_id,
         parent_id=parent.execution_id,
         parent_step="modules",
-        parent_visit=1,
+        parent_visit=visit,
         child_index=index,
         status=status,
     )
@@ -153,17 +158,18 @@ class Worker:
         *,
         kind: CheckpointKind = CheckpointKind.STEP,
         due_in: timedelta = LATER,
+        visit: int = 1,
         **fields: Any,
     ) -> Commit:
         """The next commit of this worker; not committed yet."""
         return Commit(
             checkpoint_id=uuid4(),
-            token=self.token(step),
+            token=self.token(step, visit),
             parent=self.head,
             seq=self.seq + 1,
             kind=kind,
             step=step,
-            visit=1,
+            visit=visit,
             attempt=1,
             result=result,
             due_in=due_in,
@@ -182,13 +188,24 @@ class Worker:
         return self.commit(f"ends-{status}", {"done": True}, status=status, **fields)
 
     def fan_out(
-        self, count: int, *, cap: int | None = None, due_in: timedelta = LATER
+        self,
+        count: int,
+        *,
+        cap: int | None = None,
+        due_in: timedelta = LATER,
+        visit: int = 1,
+        **fields: Any,
     ) -> list[NewExecution]:
         """Fan out over `modules`; the first `cap` children may start at once."""
         me = self.execution
         placed = count if cap is None else cap
         children = [
-            child_of(me, index, status=Status.ACTIVE if index < placed else Status.QUEUED)
+            child_of(
+                me,
+                index,
+                status=Status.ACTIVE if index < placed else Status.QUEUED,
+                visit=visit,
+            )
             for index in range(count)
         ]
         self.commit(
@@ -198,10 +215,40 @@ class Worker:
             children=tuple(children),
             max_concurrency=cap,
             due_in=due_in,
+            visit=visit,
+            **fields,
         )
         return children
 
-    def compensate(self) -> Checkpoint:
+    def wait(self, step: str = "approval", *, visit: int = 1, **fields: Any) -> Commit:
+        """The commit with which this worker begins to wait; not committed yet."""
+        return self.extension(
+            step,
+            kind=CheckpointKind.WAIT,
+            status=Status.WAITING,
+            due_in=NOW,
+            visit=visit,
+            **fields,
+        )
+
+    def waits(self, step: str = "approval", **fields: Any) -> Checkpoint:
+        """Begin to wait for a time or a signal."""
+        return self.landed(self.store.commit(self.wait(step, **fields)))
+
+    def stop(self, *, tells: Any = None, cap: int | None = None, visit: int = 1) -> Checkpoint:
+        """Tell the live children of `modules` to stop, and wait for them."""
+        return self.commit(
+            "modules",
+            kind=CheckpointKind.STOP,
+            status=Status.WAITING,
+            stop_children_of=("modules", visit),
+            tells=tells,
+            max_concurrency=cap,
+            due_in=NOW,
+            visit=visit,
+        )
+
+    def compensate(self, *, visit: int = 1, tells: Any = None) -> Checkpoint:
         """Enter compensation: epochs are raised, this worker stays the owner."""
         entry = self.commit(
             "gate",
@@ -209,6 +256,8 @@ class Worker:
             kind=CheckpointKind.COMPENSATING,
             phase=Phase.COMPENSATING,
             raise_epochs=True,
+            visit=visit,
+            tells=tells,
         )
         self.epoch += 1
         return entry
@@ -241,3 +290,40 @@ def started(store: ExecutionStore, new: NewExecution | None = None) -> Worker:
 def names(store: ExecutionStore, execution_id: UUID) -> list[str]:
     """The audit trail's names."""
     return [event.name for event in store.events([execution_id])]
+
+
+def signal_for(execution_id: UUID, name: str = "approved", **fields: Any) -> NewSignal:
+    return NewSignal(
+        signal_id=uuid4(),
+        execution_id=execution_id,
+        name=name,
+        payload=fields.pop("payload", {"yes": True}),
+        **fields,
+    )
+
+
+def acquirable(store: ExecutionStore, execution_id: UUID) -> bool:
+    """Whether a new owner is accepted; it then is the owner."""
+    before = store.get(execution_id)
+    assert before is not None
+    answer = store.acquire(execution_id, new_owner(), before.epoch + 1, LATER)
+    return isinstance(answer, Acquired)
+
+
+def run_child(store: ExecutionStore, child: Execution, status: Status = Status.SUCCEEDED) -> None:
+    """A child from its first owner to its end."""
+    worker = Worker.take(store, child.execution_id)
+    worker.commit("prepare", {"of": child.child_index})
+    worker.finish(status, outcome={"of": child.child_index})
+
+
+def recorded_epochs(store: ExecutionStore, execution_id: UUID) -> list[int]:
+    """The epochs that the audit trail accounts for."""
+    begins = (EventName.LEASE_ACQUIRED, EventName.EPOCH_RAISED)
+    return [event.epoch for event in store.events([execution_id]) if event.name in begins]
+
+
+def on_record(store: ExecutionStore, execution_id: UUID, name: EventName) -> Event:
+    """The one event of that name."""
+    (found,) = [event for event in store.events([execution_id]) if event.name == name]
+    return found

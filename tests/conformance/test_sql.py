@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from fencepost.stores.sql import SqlExecutionStore
+from fencepost.stores.sql.schema import executions
+from fencepost.stores.sql.types import after
 from tests.conformance.execution_store import ExecutionStoreConformance
+from tests.conformance.waits import Passed
 
 
 class SqlLedger:
@@ -40,6 +44,20 @@ class SqlLedger:
         return self._engine
 
 
+def put_into_the_past(engine: sa.Engine) -> Passed:
+    def passed(execution_id: UUID, column: str) -> None:
+        past = after(sa.literal(-60.0))
+        values = {column: past} if column == "deadline_at" else {column: past, "due_at": past}
+        with engine.begin() as connection:
+            connection.execute(
+                sa.update(executions)
+                .where(executions.c.execution_id == execution_id)
+                .values(values)
+            )
+
+    return passed
+
+
 class TestPostgresStore(ExecutionStoreConformance):
     @pytest.fixture
     def store(self, postgres_engine):
@@ -48,6 +66,10 @@ class TestPostgresStore(ExecutionStoreConformance):
     @pytest.fixture
     def ledger(self, postgres_engine):
         return SqlLedger(postgres_engine)
+
+    @pytest.fixture
+    def passed(self, postgres_engine):
+        return put_into_the_past(postgres_engine)
 
 
 class TestSqliteStore(ExecutionStoreConformance):
@@ -58,3 +80,7 @@ class TestSqliteStore(ExecutionStoreConformance):
     @pytest.fixture
     def ledger(self, sqlite_engine):
         return SqlLedger(sqlite_engine)
+
+    @pytest.fixture
+    def passed(self, sqlite_engine):
+        return put_into_the_past(sqlite_engine)

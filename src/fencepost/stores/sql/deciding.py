@@ -85,14 +85,12 @@ def resume(connection: sa.Connection, execution_id: UUID, by: str, why: str) -> 
         raise lines.wrong_state(execution, "has ended and can't be resumed")
     if execution.paused_at is None:
         raise lines.wrong_state(execution, "is not paused")
-    family = _family(connection, execution_id)
     due: list[Execution] = []
-    for chunk in lines.chunks(family):
+    for chunk in lines.chunks(_family(connection, execution_id)):
         connection.execute(_resume(chunk))
         due += [rows.execution(row) for row in connection.execute(_due_among(chunk))]
     _note(connection, EventName.RESUMED, execution, {"by": by, "why": why})
-    place = {member: number for number, member in enumerate(family)}
-    return sorted(due, key=lambda found: place[found.execution_id])
+    return sorted(due, key=lambda found: (found.created_at, found.child_index or 0))
 
 
 def _resume(chunk: Any) -> sa.Update:
