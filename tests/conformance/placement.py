@@ -51,8 +51,9 @@ class Placement:
         worker.commit("prepare", queue="gpu")
         assert worker.execution.queue == "gpu"
         worker.commit("stage")
-        assert worker.execution.queue is None
-        assert worker.execution.priority == 7
+        now = worker.execution
+        assert now.queue is None
+        assert now.priority == 7
 
     def test_children_have_what_they_are_given(self, store):
         parent = started(store, new_execution(queue="gpu", priority=7))
