@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fencepost.cli import options
+from fencepost.cli import options, people
 from fencepost.cli.exits import EPILOG, Commands
 
 app = typer.Typer(
@@ -72,17 +72,25 @@ def status(
         str | None, typer.Option("--status", metavar="STATUS", help="Only those: active, parked...")
     ] = None,
     saga: Annotated[str | None, typer.Option("--saga", help="Only those of this saga")] = None,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Only those that wait for a person")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The newest")] = 20,
     database_url: options.DatabaseUrl = None,
     json: options.Json = False,
 ) -> None:
     """List executions, newest first; or show one with its checkpoints."""
     from fencepost.cli.showing import list_executions, show_execution
+    from fencepost.cli.waiting import list_waiting
 
-    if execution is None:
+    if execution is not None and (only is not None or saga is not None or waiting):
+        raise typer.BadParameter("--status, --saga and --waiting are for the list")
+    if waiting:
+        if only is not None:
+            raise typer.BadParameter("--waiting is a choice of its own", param_hint="--status")
+        list_waiting(database_url, saga, limit, as_json=json)
+    elif execution is None:
         list_executions(database_url, only, saga, limit, as_json=json)
-    elif only is not None or saga is not None:
-        raise typer.BadParameter("--status and --saga are for the list, not for one execution")
     else:
         show_execution(database_url, execution, as_json=json)
 
@@ -139,19 +147,6 @@ def verify(
 
 
 @app.command(epilog=EPILOG)
-def retry(
-    execution: options.ExecutionId,
-    why: Annotated[str, typer.Option("--why", help="For the audit trail")],
-    database_url: options.DatabaseUrl = None,
-    json: options.Json = False,
-) -> None:
-    """Let a parked execution go on, with its attempts counted from zero."""
-    from fencepost.cli.maintenance import retry_execution
-
-    retry_execution(database_url, execution, why, as_json=json)
-
-
-@app.command(epilog=EPILOG)
 def effects(
     execution: Annotated[
         str | None, typer.Argument(metavar="EXECUTION", help="One execution: all of its effects")
@@ -173,40 +168,5 @@ def effects(
         show_effects(database_url, execution, only_in_doubt=in_doubt, as_json=json)
 
 
-@app.command(epilog=EPILOG)
-def resolve(
-    sink: Annotated[str, typer.Argument(metavar="SINK", help="Where the effect lands")],
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its key")],
-    *,
-    why: Annotated[str, typer.Option("--why", help="For the audit trail")],
-    landed: Annotated[
-        str | None,
-        typer.Option(
-            "--landed", metavar="RESULT", help="It is there; what the sink answered, JSON"
-        ),
-    ] = None,
-    not_landed: Annotated[
-        bool, typer.Option("--not-landed", help="It is not there, and no late call will bring it")
-    ] = False,
-    by: Annotated[str | None, typer.Option("--by", help="Who decides; by default you")] = None,
-    application: Annotated[
-        str | None,
-        typer.Option("--app", "-A", metavar="APP", help="Your app, to hold RESULT to its type"),
-    ] = None,
-    database_url: options.DatabaseUrl = None,
-    json: options.Json = False,
-) -> None:
-    """Decide about an effect in doubt. Its execution goes on if nothing else of it is in doubt."""
-    from fencepost.cli.effects import resolve_effect
-
-    resolve_effect(
-        database_url,
-        sink,
-        key,
-        landed=landed,
-        not_landed=not_landed,
-        why=why,
-        by=by,
-        application=application,
-        as_json=json,
-    )
+for command in people.COMMANDS:
+    app.command(epilog=EPILOG)(command)

@@ -1,17 +1,16 @@
-"""`fencepost effects` and `fencepost resolve`."""
+"""`fencepost effects` and `fencepost resolve SINK KEY`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
-from getpass import getuser
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fencepost.cli import output, services
+from fencepost.cli.deciding import read
 from fencepost.effects.model import UNKNOWN_OUTCOME, EffectRecord
 from fencepost.engine.decisions import Decision, decide_effect
 from fencepost.records import Execution, Status
@@ -77,7 +76,8 @@ def resolve_effect(
     """Record a decision; no message is sent, the workers' reapers find the execution."""
     if (landed is not None) is not_landed:
         raise typer.BadParameter("give --landed RESULT or --not-landed", param_hint="--landed")
-    result = _read(landed) if landed is not None else None
+    result = read(landed, "--landed") if landed is not None else None
+    who = services.who(by, why)
     declared = _declared(application)
     with services.opened(database_url) as store:
         effects = SqlEffectStore(store)
@@ -89,7 +89,7 @@ def resolve_effect(
             key,
             landed=not not_landed,
             result=result,
-            by=by or getuser(),
+            by=who,
             why=why,
             declared=declared.get(recorded.effect) if recorded is not None else None,
         )
@@ -99,21 +99,10 @@ def resolve_effect(
         _tell(decision)
 
 
-def _read(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as problem:
-        raise typer.BadParameter(
-            f"{text!r} is not JSON ({problem}); a text needs its quotes, as in '\"r_42\"', and"
-            " where the effect returns nothing, the result is null",
-            param_hint="--landed",
-        ) from None
-
-
 def _declared(application: str | None) -> dict[str, Effect[Any, Any]]:
     if application is None:
         return {}
-    from fencepost.cli.checking import load
+    from fencepost.cli.targets import load
 
     return {e.name: e for saga in load(application).registry for e in saga.effects}
 
@@ -137,7 +126,7 @@ def _show_table(effects: Iterable[EffectRecord]) -> None:
         ("age", "sink", "key", "effect", "status", "calls", "request", "execution"),
         [
             (
-                _age(effect.since_last_call),
+                output.age(effect.since_last_call),
                 effect.sink,
                 effect.key,
                 f"{effect.effect} ({effect.kind})",
@@ -156,7 +145,7 @@ def _facts(effect: EffectRecord, execution: Execution) -> Iterator[tuple[str, st
     yield "sink", effect.sink
     yield "effect", f"{effect.effect}, {effect.kind}"
     yield "status", str(effect.status)
-    called = f"{effect.calls}, the last {_age(effect.since_last_call)} ago"
+    called = f"{effect.calls}, the last {output.age(effect.since_last_call)} ago"
     yield "calls", f"{called}, by {effect.owner} in epoch {effect.epoch}"
     yield "step", effect.step_key
     if effect.resource != str(effect.execution_id):
@@ -179,13 +168,3 @@ def _request(value: Any, width: int | None = None) -> str:
     if width is None or len(text) <= width:
         return text
     return f"{text[: width - 1]}… ({len(text)} characters)"
-
-
-def _age(since: timedelta) -> str:
-    """As people say it: the two largest units."""
-    seconds = max(0, int(since.total_seconds()))
-    parts = [(seconds // 86_400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m")]
-    parts.append((seconds % 60, "s"))
-    while len(parts) > 1 and parts[0][0] == 0:
-        parts.pop(0)
-    return " ".join(f"{number}{unit}" for number, unit in parts[:2])

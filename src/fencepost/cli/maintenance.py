@@ -1,11 +1,10 @@
-"""`fencepost migrate` and `fencepost retry`."""
+"""`fencepost migrate`."""
 
 from __future__ import annotations
 
 import typer
 
 from fencepost.cli import output, services
-from fencepost.records import Status
 from fencepost.stores.sql import create_engine, migrate
 
 
@@ -21,23 +20,3 @@ def migrate_database(database_url: str | None, *, as_json: bool) -> None:
         output.as_json({"database": where, "revision": revision})
     else:
         typer.echo(f"{where} is at revision {revision}")
-
-
-def retry_execution(
-    database_url: str | None, execution_id: str, why: str, *, as_json: bool
-) -> None:
-    """Unpark an execution. No message is sent: the workers' reapers find it."""
-    if not why.strip():
-        raise typer.BadParameter("say why: it is kept in the audit trail", param_hint="--why")
-    with services.opened(database_url) as store:
-        parked = services.found(store, execution_id)
-        execution = store.unpark(parked.execution_id, why)
-    if as_json:
-        output.as_json(execution)
-        return
-    soon = (
-        "as soon as its parent has a place for it"
-        if execution.status is Status.QUEUED
-        else "within about a second"
-    )
-    typer.echo(f"execution {execution.execution_id} goes on: a worker takes it {soon}")

@@ -55,5 +55,22 @@ Json = Annotated[
     bool, typer.Option("--json", callback=_remember, is_eager=True, help="For machines")
 ]
 ExecutionId = Annotated[str, typer.Argument(metavar="EXECUTION", help="An execution's id")]
+Why = Annotated[str, typer.Option("--why", help="For the audit trail")]
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", show_default=False, help="Who; by default you"),
+]
+App = Annotated[
+    str | None,
+    typer.Option(
+        "--app",
+        "-A",
+        metavar="APP",
+        show_default=False,
+        help="Where your app is, to hold values to their types",
+    ),
+]
+ApprovalName = Annotated[str, typer.Argument(metavar="NAME", help="The approval's name")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done")]
 
 PREFIX = "fencepost:"

@@ -85,3 +85,13 @@ def plain(value: Any) -> Any:
 def moment(at: datetime | None) -> str:
     """A time in UTC, to the millisecond."""
     return "" if at is None else at.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def age(since: timedelta) -> str:
+    """As people say it: the two largest units."""
+    seconds = max(0, int(since.total_seconds()))
+    parts = [(seconds // 86_400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m")]
+    parts.append((seconds % 60, "s"))
+    while len(parts) > 1 and parts[0][0] == 0:
+        parts.pop(0)
+    return " ".join(f"{number}{unit}" for number, unit in parts[:2])

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from getpass import getuser
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
+import typer
+
+from fencepost.engine.operations import Operations
+from fencepost.engine.refusals import said
 from fencepost.errors import ConfigurationError, ExecutionNotFoundError, SchemaError
 from fencepost.records import Execution
-from fencepost.stores.sql import SqlExecutionStore, check_schema, create_engine
+from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore, check_schema, create_engine
+
+if TYPE_CHECKING:
+    from fencepost.celery import Fencepost
 
 
 def needed(database_url: str | None) -> str:
@@ -63,3 +72,41 @@ def found(store: SqlExecutionStore, execution_id: str) -> Execution:
     if execution is None:
         raise ExecutionNotFoundError(execution_id)
     return execution
+
+
+def operations(store: SqlExecutionStore, application: str | None = None) -> Operations:
+    """The operations on single executions, which hold values to the types of an app's sagas.
+
+    Raises:
+        AppNotFoundError, ConfigurationError: The name leads to no app, or none that is installed.
+    """
+    effects = SqlEffectStore(store)
+    if application is None:
+        return Operations(store, effects)
+    from fencepost.cli.targets import load
+
+    return Operations(store, effects, load(application).registry.find)
+
+
+def database_of(fencepost: Fencepost) -> str:
+    """The URL of the database that an app's workers use."""
+    return fencepost.settings.database_url.get_secret_value()
+
+
+def login() -> str:
+    """The login name of whoever types the command."""
+    try:
+        return getuser()
+    except (OSError, KeyError, ImportError):
+        raise typer.BadParameter("nobody is logged in: say who", param_hint="--by") from None
+
+
+def who(by: str | None, why: str) -> str:
+    """Who decides, checked together with the reason before anything is opened.
+
+    Raises:
+        PayloadError: One of the two is empty.
+    """
+    name = login() if by is None else by
+    said(name, why)
+    return name

@@ -9,10 +9,11 @@ from uuid import UUID
 
 import typer
 
-from fencepost.cli import output, services
+from fencepost.cli import output, services, standing
 from fencepost.records import Checkpoint, Event, Execution, Status
 from fencepost.stores.sql import SqlExecutionStore
 from fencepost.stores.sql.listing import recent
+from fencepost.stores.sql.pruning import EVERYTHING
 
 POLL = 0.5
 """Seconds between two looks at the audit trail while it is followed."""
@@ -46,7 +47,7 @@ def list_executions(
                 str(e.epoch),
                 output.moment(e.created_at),
                 output.moment(e.ended_at),
-                e.parked_reason or _message(e),
+                _remark(e),
             )
             for e in executions
         ],
@@ -62,15 +63,17 @@ def show_execution(database_url: str | None, execution_id: str, *, as_json: bool
     if as_json:
         output.as_json({"execution": execution, "chain": chain})
         return
-    for name, value in _facts(execution, run):
+    for name, value in _facts(execution, chain, run):
         typer.echo(f"{name:<10} {value}")
     typer.echo()
     _show_chain(chain)
-    if execution.status is Status.PARKED:
-        typer.echo(f"\nnext: {_way_on(execution)}")
+    for number, command in enumerate(standing.ways_on(execution)):
+        typer.echo(f"or:   {command}" if number else f"\nnext: {command}")
 
 
-def _facts(execution: Execution, run: Sequence[Execution]) -> Iterator[tuple[str, str]]:
+def _facts(
+    execution: Execution, chain: Sequence[Checkpoint], run: Sequence[Execution]
+) -> Iterator[tuple[str, str]]:
     yield "execution", str(execution.execution_id)
     yield "saga", f"{_named(execution)} (version {execution.version})"
     if execution.business_key is not None:
@@ -89,13 +92,7 @@ def _facts(execution: Execution, run: Sequence[Execution]) -> Iterator[tuple[str
         yield "parked", execution.parked_reason
     if _message(execution):
         yield "error", f"{_message(execution)} [{execution.error.get('code')}]"
-
-
-def _way_on(execution: Execution) -> str:
-    error = execution.error if isinstance(execution.error, dict) else {}
-    if str(error.get("code", "")).startswith("effect."):
-        return f"fencepost effects {execution.execution_id}"
-    return f"fencepost retry {execution.execution_id} --why '...'"
+    yield from standing.facts(execution, chain, run)
 
 
 def _show_chain(chain: Iterable[Checkpoint]) -> None:
@@ -122,9 +119,14 @@ def show_events(
 ) -> None:
     """Print audit events as they come."""
     with services.opened(database_url) as store:
-        execution = services.found(store, execution_id)
+        if execution_id == str(EVERYTHING):
+            # No execution has this id: under it the prunings are on record.
+            trail: Iterable[Event] = store.events([EVERYTHING])
+        else:
+            execution = services.found(store, execution_id)
+            trail = _trail(store, execution.execution_id, whole_run, follow)
         try:
-            for event in _trail(store, execution.execution_id, whole_run, follow):
+            for event in trail:
                 if as_json:
                     output.as_json(event)
                 else:
@@ -204,6 +206,15 @@ def _owner(execution: Execution) -> str:
 def _message(execution: Execution) -> str:
     error = execution.error if isinstance(execution.error, dict) else {}
     return str(error.get("message", ""))
+
+
+def _remark(execution: Execution) -> str:
+    told = execution.parked_reason or _message(execution)
+    if not told:
+        waits = standing.awaited(execution)
+        told = "" if waits is None else f"waits for {waits}"
+    paused = execution.paused_at is not None and not execution.status.ended
+    return f"paused; {told}".removesuffix("; ") if paused else told
 
 
 def _summary(run: Sequence[Execution]) -> str:

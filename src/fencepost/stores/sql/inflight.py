@@ -120,6 +120,7 @@ class SqlRepins:
                     version=version,
                     epoch=row.epoch + 1,
                     owner=None,
+                    fenced_owner=row.owner or row.fenced_owner,
                     queue=queue,
                     dispatches=0,
                     due_at=due,
