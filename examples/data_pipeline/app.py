@@ -12,7 +12,9 @@ from celery import Celery
 import fencepost
 from examples.data_pipeline.saga import load_day
 from examples.support import parent  # noqa: F401 - ends the workers with the demonstration
+from examples.support.broker import hurry
 
 broker = os.environ.get("CELERY_BROKER_URL", "redis://localhost:6379/0")
-app = Celery("pipeline", broker=broker, set_as_current=False)
+app = Celery("pipeline", broker=broker, backend=broker, set_as_current=False)
+hurry(app)
 fp = fencepost.install(app, sagas=[load_day])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from pydantic import BaseModel
 
@@ -10,19 +10,14 @@ from fencepost import ChildResult
 
 
 class Day(BaseModel):
-    """A day to be loaded.
-
-    Attributes:
-        last: After it no more days are loaded.
-    """
+    """A day to be loaded."""
 
     day: date
-    last: date
 
     @property
     def next(self) -> Day:
         """The day after it."""
-        return Day(day=self.day + timedelta(days=1), last=self.last)
+        return Day(day=self.day + timedelta(days=1))
 
 
 class Partition(BaseModel):
@@ -119,9 +114,9 @@ def samples_of(summary: Summary) -> list[Sample]:
 CHECKERS = ("by-partition", "by-total", "by-audit")
 
 
-def another_day(day: Day) -> bool:
-    """Whether there is a day after it to be loaded."""
-    return day.day < day.last
+def day_over(day: Day) -> datetime:
+    """When all of a day's files are there."""
+    return datetime.combine(day.next.day, time(0, 5), UTC)
 
 
 Results = list[ChildResult[Loaded]]

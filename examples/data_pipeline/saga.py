@@ -9,7 +9,7 @@ from examples.data_pipeline.model import (
     Day,
     Partition,
     Sample,
-    another_day,
+    day_over,
     more_pages,
     partitions_of,
     samples_of,
@@ -21,7 +21,6 @@ from examples.data_pipeline.steps import (
     open_partition,
     publish,
     recount,
-    rest,
     summarise,
     tomorrow,
 )
@@ -42,6 +41,7 @@ check_sample = Saga("check-sample", input=Sample).then(recount)
 
 load_day = (
     Saga("load-day", input=Day)
+    .until("day-over", day_over)
     .then(list_partitions)
     .map(
         load_partition,
@@ -54,12 +54,5 @@ load_day = (
     .then(summarise)
     .map(check_sample, over=samples_of, name="check", join=Quorum(2), max_items=3)
     .then(publish)
-    .branch(
-        "another-day",
-        choose=another_day,
-        cases={
-            True: Saga("go-on", input=Day).continue_as_new(tomorrow),
-            False: Saga("the-last", input=Day).then(rest),
-        },
-    )
+    .continue_as_new(tomorrow)
 )

@@ -106,9 +106,3 @@ def publish(ctx: TransactionalContext, _verdicts: list[Verdict]) -> Day:
 def tomorrow(day: Day) -> Day:
     """The next execution's input."""
     return day.next
-
-
-@step
-def rest(day: Day) -> Day:
-    """The last day is loaded."""
-    return day

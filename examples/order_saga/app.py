@@ -12,7 +12,9 @@ from celery import Celery
 import fencepost
 from examples.order_saga.saga import order_saga
 from examples.support import parent  # noqa: F401 - ends the workers with the demonstration
+from examples.support.broker import hurry
 
 broker = os.environ.get("CELERY_BROKER_URL", "redis://localhost:6379/0")
-app = Celery("orders", broker=broker, set_as_current=False)
+app = Celery("orders", broker=broker, backend=broker, set_as_current=False)
+hurry(app)
 fp = fencepost.install(app, sagas=[order_saga])

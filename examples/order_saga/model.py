@@ -80,6 +80,11 @@ def carriage_of(paid: Paid) -> Carriage:
     return Carriage.FREIGHT if paid.order.grams >= FREIGHT_GRAMS else Carriage.PARCEL
 
 
+def only(delivery: Delivery) -> list[Delivery]:
+    """What is fanned out over: one delivery."""
+    return [delivery]
+
+
 def on_its_way(delivery: Delivery) -> bool:
     """Whether nobody has taken it yet."""
     return delivery.signed_by is None

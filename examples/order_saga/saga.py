@@ -14,6 +14,7 @@ from examples.order_saga.model import (
     Size,
     carriage_of,
     on_its_way,
+    only,
     size_of,
 )
 from examples.order_saga.steps import (
@@ -21,6 +22,7 @@ from examples.order_saga.steps import (
     charge,
     close,
     expect,
+    give_up,
     hand_over,
     note_arrival,
     remind,
@@ -28,7 +30,15 @@ from examples.order_saga.steps import (
     ship_freight,
     ship_parcel,
 )
-from fencepost import EffectRefusedError, ErrorBranch, Saga, Signal, WaitTimeoutError
+from fencepost import (
+    Collect,
+    EffectRefusedError,
+    ErrorBranch,
+    LoopBoundError,
+    Saga,
+    Signal,
+    WaitTimeoutError,
+)
 
 DECIDE_WITHIN = timedelta(days=2)
 REMIND_AFTER = timedelta(days=float(os.environ.get("ORDER_REMIND_AFTER_DAYS", "3")))
@@ -43,14 +53,19 @@ ordinary = Saga("ordinary", input=Order)
 
 # One wait for the carrier's call. An execution of its own, so that its time-out ends the wait and
 # not the order.
-delivery = (
-    Saga("delivery", input=Delivery)
+wait_once = (
+    Saga("wait-once", input=Delivery)
     .then(expect)
     .wait_for(DELIVERED, timeout=REMIND_AFTER)
     .then(note_arrival)
     .on_error(ErrorBranch(WaitTimeoutError).finish(remind))
 )
-one_wait = Saga("one-wait", input=Delivery).child(delivery)
+one_wait = Saga("one-wait", input=Delivery).child(wait_once)
+delivery = (
+    Saga("delivery", input=Delivery)
+    .loop("until-delivered", one_wait, again=on_its_way, max_visits=MOST_REMINDERS)
+    .on_error(ErrorBranch(LoopBoundError).finish(give_up))
+)
 
 order_saga = (
     Saga("order", input=Order)
@@ -70,7 +85,8 @@ order_saga = (
             Carriage.FREIGHT: Saga("by-freight", input=Paid).then(ship_freight),
         },
     )
-    .loop("until-delivered", one_wait, again=on_its_way, max_visits=MOST_REMINDERS)
+    # After the pivot nothing may fail that can't be tried again: how it ended is a value.
+    .map(delivery, over=only, name="deliver", join=Collect(), max_items=1)
     .then(close)
     .on_error(ErrorBranch(EffectRefusedError).then(apologise))
 )

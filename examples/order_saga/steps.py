@@ -7,7 +7,14 @@ from datetime import timedelta
 from examples.order_saga import warehouse
 from examples.order_saga.effects import book_freight, book_parcel, charge_card, pay_back
 from examples.order_saga.model import Arrival, Carriage, Delivery, Order, Paid
-from fencepost import Failure, StepContext, TransactionalContext, step
+from fencepost import (
+    ChildResult,
+    Failure,
+    NeedsPerson,
+    StepContext,
+    TransactionalContext,
+    step,
+)
 
 
 @step(transactional=True)
@@ -81,8 +88,17 @@ def remind(failure: Failure[Delivery]) -> Delivery:
 
 
 @step
-def close(delivery: Delivery) -> str:
-    """What the customer is told in the end."""
+def give_up(failure: Failure[Delivery]) -> Delivery:
+    """Nobody answers any more; the delivery stays unsigned."""
+    return failure.input
+
+
+@step
+def close(results: list[ChildResult[Delivery]]) -> str:
+    """What the customer is told in the end. A parcel that is lost is for a person to look for."""
+    delivery = results[0].value
+    if delivery is None or delivery.signed_by is None:
+        raise NeedsPerson("the parcel is lost: find it, or pay the customer back")
     late = f", {delivery.reminders} reminder(s)" if delivery.reminders else ""
     return f"{delivery.order_id}: {delivery.label}, taken by {delivery.signed_by}{late}"
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from rich.console import Console
 
+from examples.support.broker import VISIBILITY_TIMEOUT
 from examples.support.fleet import Fleet
 from examples.support.waiting import wait_for
 from fencepost import Fencepost, Status
@@ -75,6 +76,7 @@ def stage(
             CELERY_BROKER_URL=server.url,
             FENCEPOST_DATABASE_URL=database,
             FENCEPOST_LEASE_TTL=str(LEASE_TTL),
+            **{VISIBILITY_TIMEOUT: str(2 * LEASE_TTL)},
         )
         fleet = Fleet(app, {}, folder)
         stack.callback(fleet.stop)
