@@ -48,18 +48,36 @@ def migrate(database_url: options.DatabaseUrl = None, json: options.Json = False
 
 @app.command(epilog=EPILOG)
 def check(
-    application: Annotated[
-        str,
-        typer.Argument(
-            metavar="APP", help="Where your Celery app or Fencepost is, as in shop.tasks:app"
-        ),
-    ],
+    targets: options.Targets,
+    *,
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask the workers that run for their queues, too")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors")] = False,
+    sarif: Annotated[
+        str | None,
+        typer.Option("--sarif", metavar="FILE", help="Write SARIF, for code hosts; - for stdout"),
+    ] = None,
     json: options.Json = False,
 ) -> None:
-    """Say what in an app's settings breaks the protocol or slows it down."""
-    from fencepost.cli.checking import check_app
+    """Find what is wrong with sagas, tasks and an app's settings, before anything runs."""
+    from fencepost.cli.checking import check_targets
 
-    check_app(application, as_json=json)
+    check_targets(targets, live=live, strict=strict, sarif_file=sarif, as_json=json)
+
+
+@app.command(epilog=EPILOG)
+def describe(
+    targets: options.Targets,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show what sagas and tasks do: steps, types, undos, effects, bounds."""
+    from fencepost.cli.describing import describe_targets
+
+    if mermaid and json:
+        raise typer.BadParameter("give one of --json and --mermaid")
+    describe_targets(targets, mermaid=mermaid, as_json=json)
 
 
 @app.command(epilog=EPILOG)

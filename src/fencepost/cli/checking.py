@@ -1,93 +1,90 @@
-"""`fencepost check`: what can be known of an app before its workers start."""
+"""`fencepost check`: what can be known before anything runs."""
 
 from __future__ import annotations
 
-import importlib
-import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import typer
 
-from fencepost.celery import Fencepost, Finding, Severity, installed_on
-from fencepost.cli import output
+from fencepost.celery import check_queues, declared_queues, served_queues, usual_queue
+from fencepost.cli import output, sarif
 from fencepost.cli.exits import Exit
-from fencepost.errors import ConfigurationError, FencepostError
+from fencepost.cli.targets import Target, find
+from fencepost.findings import Finding, Severity, errors_in
+from fencepost.saga.checks import check
 
-USUAL_NAMES = ("app", "celery", "fencepost", "fp")
-
-
-class AppNotFoundError(FencepostError):
-    """The argument leads to no Celery app or Fencepost."""
-
-    code = "cli.app-not-found"
+STDOUT = "-"
 
 
-def check_app(application: str, *, as_json: bool) -> None:
-    """Print all findings; exit with 1 if one of them is an error."""
-    findings = load(application).findings()
-    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    if as_json:
-        output.as_json({"ok": not errors, "findings": findings})
+def check_targets(
+    arguments: Sequence[str],
+    *,
+    live: bool,
+    strict: bool,
+    sarif_file: str | None,
+    as_json: bool,
+) -> None:
+    """Print all findings; exit with 1 if one of them is an error.
+
+    Args:
+        arguments: `module`, or `module:attribute`.
+        live: Ask the workers that run, too.
+        strict: Warnings count as errors.
+        sarif_file: Where SARIF is written; `-` for stdout, and nothing else then.
+        as_json: For machines.
+    """
+    targets = [find(argument) for argument in arguments]
+    if live and not any(target.installed for target in targets):
+        raise typer.BadParameter("--live asks an app's workers: name a Celery app or Fencepost")
+    findings = list(dict.fromkeys(f for target in targets for f in _findings(target, live=live)))
+    show(findings, strict=strict, sarif_file=sarif_file, as_json=as_json)
+
+
+def show(
+    findings: Sequence[Finding], *, strict: bool, sarif_file: str | None, as_json: bool
+) -> None:
+    """Print findings in the way that is wanted, and exit with 1 if they say so."""
+    wrong = list(findings) if strict else errors_in(findings)
+    if sarif_file is not None:
+        _write(sarif_file, sarif.report(findings))
+    if sarif_file == STDOUT:
+        pass
+    elif as_json:
+        found = [finding.to_dict() for finding in findings]
+        output.as_json({"ok": not wrong, "findings": found})
     else:
         _show(findings)
-    if errors:
+    if wrong:
         raise typer.Exit(Exit.FOUND)
 
 
-def _show(findings: list[Finding]) -> None:
+def _findings(target: Target, *, live: bool) -> Iterable[Finding]:
+    found: list[Finding] = []
+    for fencepost in target.installed:
+        found += fencepost.findings()
+        definitions = [*fencepost.registry, *fencepost.registry.refused, *target.definitions]
+        if live:
+            usual = usual_queue(fencepost.app)
+            found += check_queues(definitions, served_queues(fencepost.app), usual=usual)
+        elif (queues := declared_queues(fencepost.app)) is not None:
+            found += check_queues(definitions, queues)
+        for refused in fencepost.registry.refused:
+            found += fencepost.registry.check(refused)
+    for definition in target.everything:
+        found += check(definition)
+    return (finding.written_in(target.source) for finding in found)
+
+
+def _show(findings: Sequence[Finding]) -> None:
     for finding in findings:
         typer.echo(str(finding))
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     typer.echo(f"{errors} errors, {len(findings) - errors} warnings")
 
 
-def load(application: str) -> Fencepost:
-    """The Fencepost that `module:attribute` leads to, itself or by its Celery app.
-
-    Raises:
-        AppNotFoundError: The module can't be imported, or there is none in it.
-        ConfigurationError: Fencepost isn't installed on the app.
-    """
-    module_name, _, attribute = application.partition(":")
-    module = _imported(module_name)
-    found = getattr(module, attribute, None) if attribute else _usual(module)
-    if isinstance(found, Fencepost):
-        return found
-    if found is None or not _is_app(found):
-        problem = f"{attribute!r} is no Celery app or Fencepost"
-        if not attribute:
-            problem = f"none of {', '.join(USUAL_NAMES)} is one: name it as {module_name}:attribute"
-        raise AppNotFoundError(f"in {module_name}, {problem}", application=application)
-    installed = installed_on(found)
-    if installed is None:
-        raise ConfigurationError(
-            f"Fencepost is not installed on {application}: call fencepost.install(app, ...) in the"
-            " module that makes the app"
-        )
-    return installed
-
-
-def _usual(module: Any) -> Any:
-    candidates = (getattr(module, name, None) for name in USUAL_NAMES)
-    return next((one for one in candidates if isinstance(one, Fencepost) or _is_app(one)), None)
-
-
-def _is_app(candidate: Any) -> bool:
-    return hasattr(candidate, "conf") and hasattr(candidate, "tasks")
-
-
-def _imported(module_name: str) -> Any:
-    # A console script does not look where it was started, and `celery -A` does.
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        return importlib.import_module(module_name)
-    except FencepostError:
-        raise
-    except Exception as problem:
-        raise AppNotFoundError(
-            f"{module_name!r} can't be imported: {type(problem).__name__}: {problem}",
-            next=f"python -c 'import {module_name}'",
-        ) from problem
+def _write(file: str, text: str) -> None:
+    if file == STDOUT:
+        typer.echo(text)
+    else:
+        Path(file).write_text(text + "\n", "utf-8")

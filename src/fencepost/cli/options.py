@@ -54,6 +54,14 @@ RedisPrefix = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", callback=_remember, is_eager=True, help="For machines")
 ]
+Targets = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TARGET...",
+        show_default=False,
+        help="A module, or module:attribute: a saga, a durable task, a Celery app",
+    ),
+]
 ExecutionId = Annotated[str, typer.Argument(metavar="EXECUTION", help="An execution's id")]
 Why = Annotated[str, typer.Option("--why", help="For the audit trail")]
 By = Annotated[
