@@ -10,7 +10,7 @@ from uuid import UUID
 
 from fencepost.effects.model import EffectIntent, EffectRecord, EffectStatus
 from fencepost.fence import FenceToken
-from fencepost.limits import Limit
+from fencepost.limits import Limit, Usage
 from fencepost.records import (
     Acquired,
     Checkpoint,
@@ -456,13 +456,21 @@ class LimitStore(Protocol):
             attempt: Failed attempts of the step in hand, as stored.
 
         Returns:
-            How long to wait before beginning (zero: begin now), or None where its turn hasn't
-            come; it keeps its place in the line.
+            How long to wait before asking again (zero: begin now), or None where its turn hasn't
+            come. It keeps its place in the line, but has to ask again within `limits.PRESENT`
+            for others not to be let past. None too for who isn't at that head and attempt.
         """
         ...
 
     def serve(self, resource: str, limit: Limit) -> list[Execution]:
-        """Give free permits to those who wait longest; returns them, to be dispatched."""
+        """Give free permits to those who wait longest; returns them, to be dispatched.
+
+        All of them are due when they may begin; those that may not yet aren't returned.
+        """
+        ...
+
+    def usage(self) -> list[Usage]:
+        """What each resource is used by that anybody uses or waits for, by name."""
         ...
 
 

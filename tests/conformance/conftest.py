@@ -18,6 +18,7 @@ for suite in (
     "families",
     "joins",
     "lease_store",
+    "limits",
     "ownership",
     "placement",
     "protocol",
