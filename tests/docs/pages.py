@@ -7,6 +7,7 @@ A directive is a comment on the line before a fence, invisible to readers:
     <!-- docs: output -->            what the block before it prints; `...` stands for anything
     <!-- docs: console -->           lines that begin with `$ ` run in a shell, with what they print
     <!-- docs: worker -->            the same, but the last command goes on until the page's end
+    <!-- docs: from PATH -->         the block is part of that file of the repository, word for word
     <!-- docs: shown because ... --> the block is not run, and why
 """
 

@@ -79,16 +79,21 @@ class Session:
         )
 
     def play(self, blocks: Sequence[Block]) -> None:
-        """Do what the blocks' directives say, in order."""
+        """Do what the blocks' directives say, in order.
+
+        A page's files are there from the beginning on, in their first form: a page may show first
+        what belongs together, and then its parts.
+        """
+        for block in reversed(blocks):
+            if block.verb == "file":
+                self._write(block)
         for block in blocks:
             text = self._here(block.text)
             match block.verb:
-                case None | "shown":
+                case None | "shown" | "from":
                     pass
                 case "file":
-                    path = self.folder / block.argument
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_text(text, "utf-8")
+                    self._write(block)
                 case "python":
                     self._script(block, text)
                 case "output":
@@ -99,6 +104,11 @@ class Session:
                     self._console(block, text, then_stay=True)
                 case other:
                     raise AssertionError(f"{block}: unknown directive {other!r}")
+
+    def _write(self, block: Block) -> None:
+        path = self.folder / block.argument
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self._here(block.text), "utf-8")
 
     def _here(self, text: str) -> str:
         for shown, real in self.replacements.items():

@@ -36,6 +36,18 @@ def test_no_python_block_goes_unrun_without_a_reason(page: Path) -> None:
             assert block.argument.startswith("because "), f"{block} doesn't say why it isn't run"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_a_page_shows_of_a_file_is_in_it(page: Path) -> None:
+    for block in blocks_of(page):
+        if block.verb == "from":
+            lines = [
+                line.strip() for line in (ROOT / block.argument).read_text("utf-8").splitlines()
+            ]
+            shown = [line.strip() for line in block.text.splitlines()]
+            starts = [n for n in range(len(lines)) if lines[n : n + len(shown)] == shown]
+            assert starts, f"{block}: {block.argument} has no such lines"
+
+
 def test_the_readme_adds_fencepost_in_under_25_lines() -> None:
     [app] = [b for b in blocks_of(ROOT / "README.md") if b.verb == "file"]
     assert app.argument == "tasks.py"
