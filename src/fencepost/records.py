@@ -189,7 +189,6 @@ class NewExecution:
     priority: int = DEFAULT_PRIORITY
     deadline_in: timedelta | None = None
     deadline_at: datetime | None = None
-    phase: Phase = Phase.FORWARD
     forked_from: UUID | None = None
     prefix: tuple[Checkpoint, ...] = ()
     phase: Phase = Phase.FORWARD

@@ -208,6 +208,10 @@ class Placement:
             "stage",
         ]
 
+    def test_a_fork_may_begin_past_its_pivot(self, store):
+        fork, _ = store.create(new_execution(forked_from=uuid4(), phase=Phase.PAST_PIVOT))
+        assert fork.phase is Phase.PAST_PIVOT
+
     def test_a_repeated_fork_is_found(self, store):
         source = started(store)
         source.commit("prepare")

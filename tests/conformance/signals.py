@@ -23,6 +23,7 @@ from fencepost.records import (
 )
 from tests.conformance.support import (
     LATER,
+    NOW,
     Worker,
     acquirable,
     at_once,
@@ -134,6 +135,17 @@ class Signals:
         (found,) = store.claim_waiting(10, LATER)
         assert found == worker.execution
         assert acquirable(store, worker.execution_id)
+
+    def test_a_signal_wakes_nobody_else(self, store):
+        worker, other, later = started(store), started(store), started(store)
+        later.waits(wake_in=LATER, waits_for="approved")
+        other.waits(waits_for="approved")
+        worker.waits(waits_for="approved")
+        store.send_signal(signal_for(worker.execution_id))
+        for waiting in (other, later):
+            assert not acquirable(store, waiting.execution_id)
+            store.defer(waiting.execution_id, 1, NOW)
+        assert store.claim_waiting(10, LATER) == [worker.execution]
 
     def test_a_signal_that_is_there_already_ends_a_wait_at_once(self, store):
         for wake_in in (None, LATER):

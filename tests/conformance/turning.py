@@ -118,6 +118,19 @@ class Turning:
         worker.finish(Status.FAILED, phase=Phase.COMPENSATING)
         assert worker.execution.turned_back is None
 
+    def test_it_tells_whose_lease_counts_for_nothing(self, store):
+        parent = started(store)
+        parent.fan_out(2)
+        first, second = store.children(parent.execution_id, "modules", 1)
+        running = Worker.take(store, first.execution_id)
+        cancel(store, parent.execution_id)
+        assert running.execution.fenced_owner == running.owner
+        assert store.get(second.execution_id).fenced_owner is None
+        assert parent.execution.fenced_owner is None
+        # Twice turned back before anybody came: it is still that owner's lease.
+        cancel(store, first.execution_id)
+        assert running.execution.fenced_owner == running.owner
+
     def test_it_begins_anew_to_count(self, store):
         worker = started(store)
         Worker.take(store, worker.execution_id)

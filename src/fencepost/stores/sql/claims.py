@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from fencepost.records import Phase, Status
 from fencepost.stores.sql import rows
 from fencepost.stores.sql.schema import HAS_DEADLINE, executions
-from fencepost.stores.sql.types import after, now
-from fencepost.stores.sql.waiting import TO_BE_LOOKED_AT, with_head
+from fencepost.stores.sql.types import after, begun
+from fencepost.stores.sql.waiting import TO_BE_LOOKED_AT
 
 MAX_DOUBLINGS = 5
 """The reaper's wait for a row grows to 2**5 times the first one, and no further."""
@@ -50,7 +50,7 @@ def due(limit: int, known: Collection[tuple[str, str]] | None) -> sa.Select[Any]
     """Executions to which work is owed, and whose time has come."""
     query = sa.select(executions.c.execution_id).where(
         executions.c.status == Status.ACTIVE,
-        executions.c.due_at <= now(),
+        executions.c.due_at <= begun(),
         executions.c.paused_at.is_(None),
     )
     if known is not None:
@@ -66,24 +66,24 @@ def due(limit: int, known: Collection[tuple[str, str]] | None) -> sa.Select[Any]
 def waiting(limit: int) -> sa.Select[Any]:
     """Waiting executions that can go on, or that have places to fill."""
     return (
-        with_head(executions.c.execution_id)
-        .where(executions.c.due_at <= now(), TO_BE_LOOKED_AT)
+        sa.select(executions.c.execution_id)
+        .where(executions.c.due_at <= begun(), TO_BE_LOOKED_AT)
         .order_by(executions.c.due_at)
         .limit(limit)
-        .with_for_update(skip_locked=True, of=executions)
+        .with_for_update(skip_locked=True)
     )
 
 
 def overdue(limit: int) -> sa.Select[Any]:
     """Executions on their way forward whose deadline has passed; paused ones too."""
-    on_their_way = (Status.QUEUED, Status.ACTIVE, Status.WAITING)
     return (
         sa.select(*rows.EXECUTION_COLUMNS)
         .where(
             HAS_DEADLINE,
-            executions.c.deadline_at <= now(),
+            executions.c.deadline_at <= begun(),
             executions.c.phase == Phase.FORWARD,
-            executions.c.status.in_(on_their_way),
+            # Of those that haven't ended. An equality would lead SQLite to another index.
+            executions.c.status != Status.PARKED,
         )
         .order_by(executions.c.deadline_at)
         .limit(limit)

@@ -11,8 +11,8 @@ from fencepost.records import Event, EventName, Execution, Status
 from fencepost.stores.sql import lines, rows, statements
 from fencepost.stores.sql.schema import executions
 from fencepost.stores.sql.statements import LIVE
-from fencepost.stores.sql.types import now
-from fencepost.stores.sql.waiting import RUNNABLE, with_head
+from fencepost.stores.sql.types import begun, now
+from fencepost.stores.sql.waiting import RUNNABLE
 
 
 def unpark(
@@ -116,9 +116,9 @@ def _resume(chunk: Any) -> sa.Update:
 
 
 def _due_among(chunk: Any) -> sa.Select[Any]:
-    return with_head(*rows.EXECUTION_COLUMNS).where(
+    return sa.select(*rows.EXECUTION_COLUMNS).where(
         executions.c.execution_id.in_(chunk),
-        executions.c.due_at <= now(),
+        executions.c.due_at <= begun(),
         sa.or_(executions.c.status == Status.ACTIVE, RUNNABLE),
     )
 

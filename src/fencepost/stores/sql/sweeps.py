@@ -12,7 +12,7 @@ from fencepost.records import Event, Execution, Status
 from fencepost.stores.sql import claims, rows
 from fencepost.stores.sql.schema import events, executions
 from fencepost.stores.sql.types import after
-from fencepost.stores.sql.waiting import AT_FAN_OUT, PLACED, head, with_head
+from fencepost.stores.sql.waiting import AT_FAN_OUT, PLACED, head
 
 
 def read_events(connection: sa.Connection, ids: Sequence[UUID], after_id: int) -> list[Event]:
@@ -79,9 +79,9 @@ def admit(connection: sa.Connection, parent_id: UUID, due_in: float) -> list[Exe
     if parent is None or parent.status != Status.WAITING:
         return []
     fan_out = connection.execute(
-        with_head(head.c.step, head.c.visit).where(
-            executions.c.execution_id == parent_id, AT_FAN_OUT
-        )
+        sa.select(head.c.step, head.c.visit)
+        .join(executions, executions.c.head == head.c.checkpoint_id)
+        .where(executions.c.execution_id == parent_id, AT_FAN_OUT)
     ).first()
     if fan_out is None:
         return []

@@ -84,6 +84,27 @@ def _since_sqlite(element: seconds_since, compiler: SQLCompiler, **kw: Any) -> s
     return f"((julianday('now') - julianday({moment})) * 86400.0)"
 
 
+class begun(FunctionElement[datetime]):  # noqa: N801 - it reads as an SQL function
+    """The database server's time when the statement began: `column <= begun()`.
+
+    Within a statement it doesn't change, so that PostgreSQL can search an index by it.
+    """
+
+    type = UtcDateTime()
+    inherit_cache = True
+    name = "begun"
+
+
+@compiles(begun, "postgresql")
+def _begun_postgresql(_element: begun, _compiler: SQLCompiler, **_: Any) -> str:
+    return "statement_timestamp()"
+
+
+@compiles(begun, "sqlite")
+def _begun_sqlite(_element: begun, _compiler: SQLCompiler, **_: Any) -> str:
+    return "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+
+
 def now() -> after:
     """The database server's time."""
     return after(sa.literal_column("0.0", sa.Float))

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from fencepost.records import CheckpointKind, Execution, Phase, Status
 from fencepost.stores.sql.schema import checkpoints, executions, signals
 from fencepost.stores.sql.statements import LIVE
-from fencepost.stores.sql.types import now
+from fencepost.stores.sql.types import begun
 
 head = checkpoints.alias("head")
 """The newest checkpoint; which of its parts an execution waits for is told by its kind."""
@@ -18,12 +18,6 @@ head = checkpoints.alias("head")
 FAILED = (Status.FAILED, Status.COMPENSATED)
 # A parked child takes no place: a person's answer may take days.
 PLACED = (Status.ACTIVE, Status.WAITING)
-
-
-def with_head(*columns: Any) -> sa.Select[Any]:
-    """Select from executions, each with its newest checkpoint."""
-    joined = executions.join(head, head.c.checkpoint_id == executions.c.head)
-    return sa.select(*columns).select_from(joined)
 
 
 def _child(alias: str, statuses: Collection[Status]) -> tuple[Any, list[Any]]:
@@ -89,8 +83,10 @@ _woken = sa.and_(
     head.c.kind == CheckpointKind.WAIT,
     ~_back,
     sa.or_(
-        executions.c.wake_at <= now(),
-        sa.exists().where(*pending(executions.c.execution_id, executions.c.waits_for)),
+        executions.c.wake_at <= begun(),
+        sa.exists()
+        .where(*pending(executions.c.execution_id, executions.c.waits_for))
+        .correlate(executions),
     ),
 )
 
@@ -101,26 +97,27 @@ _waits = sa.and_(
     executions.c.turned_back.is_(sa.null()),
 )
 
-RUNNABLE = sa.and_(_waits, sa.or_(sa.and_(AT_FAN_OUT, _joined), _woken))
+_has_places = sa.and_(
+    _has_queue(),
+    sa.or_(
+        executions.c.max_concurrency.is_(None),
+        executions.c.max_concurrency > _count("placed", PLACED),
+    ),
+)
+
+
+def _waiting(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    # A scalar subquery and not a join: PostgreSQL takes the conditions for expensive, and would
+    # rather read through all checkpoints than ask them once for each of the few rows.
+    at_head = sa.select(condition).where(head.c.checkpoint_id == executions.c.head)
+    return sa.and_(_waits, at_head.correlate(executions).scalar_subquery())
+
+
+RUNNABLE = _waiting(sa.or_(sa.and_(AT_FAN_OUT, _joined), _woken))
 """It waits, and what it waits for is there."""
 
-_placed = _count("placed", PLACED)
-
-TO_BE_LOOKED_AT = sa.and_(
-    _waits,
-    sa.or_(
-        sa.and_(
-            AT_FAN_OUT,
-            sa.or_(
-                _joined,
-                sa.and_(
-                    _has_queue(),
-                    _placed < sa.func.coalesce(executions.c.max_concurrency, _placed + 1),
-                ),
-            ),
-        ),
-        _woken,
-    ),
+TO_BE_LOOKED_AT = _waiting(
+    sa.or_(sa.and_(AT_FAN_OUT, sa.or_(_joined, _has_places)), _woken),
 )
 """The same, or it has free places and queued children for them."""
 
@@ -131,5 +128,5 @@ def runnable(connection: sa.Connection, execution: Execution) -> bool:
         return False
     if execution.status is not Status.WAITING:
         return execution.status is Status.ACTIVE
-    query = with_head(RUNNABLE).where(executions.c.execution_id == execution.execution_id)
+    query = sa.select(RUNNABLE).where(executions.c.execution_id == execution.execution_id)
     return bool(connection.execute(query).scalar())
