@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from celery import Celery
+from kombu.exceptions import OperationalError
 
 from fencepost.commands import Definition
 from fencepost.errors import ServiceUnavailableError
@@ -47,7 +48,7 @@ def served_queues(app: Celery, *, timeout: float = PATIENCE) -> set[str]:
     """
     try:
         answers = app.control.inspect(timeout=timeout).active_queues() or {}
-    except (OSError, *app.connection_for_read().connection_errors) as problem:
+    except (OSError, OperationalError) as problem:
         raise ServiceUnavailableError(f"the broker does not answer: {problem}") from problem
     return {str(queue["name"]) for queues in answers.values() for queue in queues}
 
