@@ -56,6 +56,7 @@ class EngineOptions:
         draining: Whether this worker is on its way out (asked between steps).
         owner: Names this process in leases and events.
         clock: Monotonic seconds.
+        heartbeat: Keeps a lease while its execution is run; schedule exploration has another.
     """
 
     lease_ttl: timedelta = timedelta(seconds=30)
@@ -64,6 +65,7 @@ class EngineOptions:
     draining: Callable[[], bool] = lambda: False
     owner: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
     clock: Callable[[], float] = seconds_alive
+    heartbeat: Callable[[LeaseStore, Lease, timedelta, Callable[[], float]], Heartbeat] = Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +278,9 @@ class Engine:
                 epoch,
                 acquired.taken_over_from,
             )
-        with Heartbeat(self.leases, settled, self.options.lease_ttl, self.options.clock) as heart:
+        options = self.options
+        beating = options.heartbeat(self.leases, settled, options.lease_ttl, options.clock)
+        with beating as heart:
             kind = TaskRun if isinstance(saga, DurableTask) else SagaRun
             return kind(self, saga, acquired, settled.owner, heart, queue=queue).to_the_end()
 

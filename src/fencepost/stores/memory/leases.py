@@ -97,6 +97,12 @@ class MemoryLeaseStore:
                     self._entries.pop(execution_id, None)
                     self._look_at.pop(execution_id, None)
 
+    def entries(self) -> list[tuple[UUID, str | None, int, float]]:
+        """All that is remembered: execution, owner (None: released), settled epoch, expiry."""
+        with self._mutex:
+            known = self._entries.items()
+            return [(id_, entry.owner, entry.epoch, entry.expires) for id_, entry in known]
+
     def flush(self) -> None:
         """Lose everything at once, as FLUSHALL or a failover to an empty replica does."""
         with self._mutex:
