@@ -91,6 +91,9 @@ EVENTS = sa.table(
     sa.column("at"),
 )
 
+EVERYTHING = UUID(int=0)
+"""Under this id it is on record that runs were pruned; no execution has it."""
+
 RUNS_AT_ONCE = 200
 """Runs whose facts are held in memory together."""
 
@@ -254,7 +257,8 @@ class Snapshot:
         found: set[UUID] = set()
         for table in (CHECKPOINTS, EVENTS, EFFECTS):
             known = sa.exists().where(EXECUTIONS.c.execution_id == table.c.execution_id)
-            query = sa.select(table.c.execution_id).distinct().where(~known)
+            named = table.c.execution_id
+            query = sa.select(named).distinct().where(~known, named != EVERYTHING)
             found.update(self._connection.execute(query).scalars())
         return sorted(found)
 

@@ -245,11 +245,11 @@ class _Pruning:
 
 def _sizes(connection: sa.Connection, roots: Sequence[UUID]) -> dict[UUID, int]:
     query = (
-        sa.select(executions.c.root_id, sa.func.count())
+        sa.select(executions.c.root_id, sa.func.count().label("size"))
         .where(executions.c.root_id.in_(roots))
         .group_by(executions.c.root_id)
     )
-    return dict(connection.execute(query).tuples().all())
+    return {row.root_id: row.size for row in connection.execute(query)}
 
 
 def _packed(page: Sequence[UUID], sizes: dict[UUID, int]) -> Iterator[Sequence[UUID]]:
