@@ -162,6 +162,11 @@ class Scene:
             for noted, what, _ in self.noted(execution_id)
         )
 
+    def in_queues(self) -> int:
+        """Messages that no worker has taken, whatever their queue and priority."""
+        queues = self.redis.scan_iter(_type="list", count=100)
+        return sum(self.redis.llen(queue) for queue in queues)
+
     def logged(self, words: str) -> int:
         """How often the workers have printed this."""
         return sum(worker.log().count(words) for worker in self.fleet.workers)
