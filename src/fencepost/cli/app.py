@@ -58,11 +58,24 @@ def check(
         str | None,
         typer.Option("--sarif", metavar="FILE", help="Write SARIF, for code hosts; - for stdout"),
     ] = None,
+    in_flight: Annotated[
+        bool,
+        typer.Option("--in-flight", help="Look for live executions that the app can't run"),
+    ] = False,
+    database_url: options.DatabaseUrl = None,
     json: options.Json = False,
 ) -> None:
     """Find what is wrong with sagas, tasks and an app's settings, before anything runs."""
     from fencepost.cli.checking import check_targets
+    from fencepost.cli.inflight import check_in_flight
 
+    if in_flight:
+        if len(targets) != 1 or live or strict or sarif is not None:
+            raise typer.BadParameter(
+                "it takes one app, and no other option", param_hint="--in-flight"
+            )
+        check_in_flight(targets[0], database_url, as_json=json)
+        return
     check_targets(targets, live=live, strict=strict, sarif_file=sarif, as_json=json)
 
 

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from fencepost import EffectCall, EffectKind, Saga, Status, StepContext, effect, step
 from fencepost.cli.app import app
-from fencepost.cli.effects import _age
 from fencepost.cli.exits import Exit
+from fencepost.cli.output import age
 from fencepost.records import EventName
 from tests.support.inline import Inline
 
@@ -241,4 +241,4 @@ def test_with_the_app_at_hand_a_result_is_held_to_its_type(
     [(0.4, "0s"), (59, "59s"), (61, "1m 1s"), (7_200, "2h 0m"), (90_061, "1d 1h"), (-3, "0s")],
 )
 def test_ages_are_told_as_people_say_them(seconds, told):
-    assert _age(timedelta(seconds=seconds)) == told
+    assert age(timedelta(seconds=seconds)) == told
