@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.support.fleet import ROOT
+from tests.support.leftovers import left_by
 from tests.support.waiting import wait_for
 
 DEMO = [sys.executable, "-m", "examples.refund_agent.demo"]
@@ -37,19 +37,6 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     wait_for(lambda: not left_by(runs), 5, "everything to end")
     (report,) = runs.glob("*/report.json")
     found: dict[str, Any] = json.loads(report.read_text())
-    return found
-
-
-def left_by(runs: Path) -> list[psutil.Process]:
-    """Processes that name the run's folder in their arguments or environment."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            said = [*process.cmdline(), *process.environ().values()]
-        except psutil.Error:
-            continue
-        if process.pid != psutil.Process().pid and any(str(runs) in word for word in said):
-            found.append(process)
     return found
 
 
