@@ -371,11 +371,14 @@ class LimitStoreConformance:
         assert ask(limits, again(holder)) is None
 
     def test_late_is_not_too_late_for_a_place(self, store, limits, pass_time):
-        holder, waiter = in_line(store, limits, 2)
+        holder, first, called = in_line(store, limits, 3)
+        store.pause(first.execution_id, by="ann", why="wait")
         holder.commit()
-        limits.serve(GPU, ONE)
+        assert served(limits) == ids(called)
+        store.resume(first.execution_id, by="ann", why="go on")
         pass_time(LATE + MOMENT)
-        assert may_begin(limits, waiter)
+        assert may_begin(limits, called)
+        assert ask(limits, first) is None
 
     # -- pauses ------------------------------------------------------------------------------
 

@@ -88,6 +88,8 @@ class SqlLimits(LimitStoreConformance):
         """Keys come and go, like customers."""
         worker = started(store)
         assert may_begin(limits, worker)
+        assert served(limits) == []
+        assert rows_of(engine) == (1, 1)
         worker.finish()
         assert rows_of(engine) == (1, 1)
         assert served(limits) == []
