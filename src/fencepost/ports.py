@@ -181,6 +181,16 @@ class ExecutionStore(Protocol):
         """
         ...
 
+    def wait_on(self, token: FenceToken) -> None:
+        """Go back to waiting for what the head says: it was woken for nothing.
+
+        It is found again when what it waits for is there; at once, if it has come meanwhile.
+
+        Raises:
+            ExecutionLeaseLostError: Fenced.
+        """
+        ...
+
     def park(self, token: FenceToken, reason: str, error: Any) -> None:
         """Stop the execution for a person.
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from fencepost.errors import ExecutionLeaseLostError
 from fencepost.records import Acquired, CheckpointKind, EventName, Phase, Refused, Status
 from tests.conformance.support import (
     LATER,
@@ -97,6 +98,40 @@ class Waits:
         successor = Worker.take(store, worker.execution_id)
         assert (successor.epoch, successor.execution.recoveries) == (3, 1)
         assert successor.execution.wake_at is not None
+
+    def test_woken_for_nothing_it_waits_on_until_its_time(self, store, passed):
+        worker = started(store)
+        worker.waits(wake_in=LATER, waits_for="approved")
+        store.send_signal(signal_for(worker.execution_id, "approved"))
+        again = Worker.take(store, worker.execution_id)
+        (signal,) = store.pending_signals(worker.execution_id, "approved")
+        store.reject_signal(signal.signal_id, "no such payload")
+        store.wait_on(again.token())
+        now = again.execution
+        assert (now.status, now.owner) == (Status.WAITING, None)
+        assert not acquirable(store, worker.execution_id)
+        assert store.claim_waiting(10, LATER) == []
+        passed(worker.execution_id, "wake_at")
+        assert acquirable(store, worker.execution_id)
+
+    def test_what_came_while_it_was_awake_wakes_it_at_once(self, store):
+        worker = started(store)
+        worker.waits(waits_for="approved")
+        store.send_signal(signal_for(worker.execution_id, "approved"))
+        again = Worker.take(store, worker.execution_id)
+        store.wait_on(again.token())
+        (found,) = store.claim_waiting(10, LATER)
+        assert found.execution_id == worker.execution_id
+
+    def test_waiting_on_is_fenced(self, store, passed):
+        worker = started(store)
+        worker.waits(wake_in=LATER)
+        passed(worker.execution_id, "wake_at")
+        first = Worker.take(store, worker.execution_id)
+        second = Worker.take(store, worker.execution_id)
+        with pytest.raises(ExecutionLeaseLostError):
+            store.wait_on(first.token())
+        assert second.execution.status is Status.ACTIVE
 
     @pytest.mark.parametrize("by_signal", [False, True])
     def test_one_that_was_turned_back_from_above_waits_for_its_parent(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, assert_never
 from fencepost import faults, identity, serde
 from fencepost.commands import FanOut, JoinChildren, UndoFanOut, UndoJoin, first_queue
 from fencepost.decide import STOPPED, told
-from fencepost.engine.run import SOON
 from fencepost.errors import (
     ChildrenFailedError,
     FencepostError,
@@ -99,7 +98,7 @@ def _join(run: SagaRun, command: JoinChildren) -> None:
     elif not command.stopped and _decided(node, children):
         _stop(run, command, len(live))
     else:
-        run.look_again(SOON, f"children of {node.name!r} are still live")
+        run.wait_on(f"children of {node.name!r} are still live")
 
 
 def _join_as_decided(run: SagaRun, command: JoinChildren, decision: Any) -> None:
@@ -155,7 +154,7 @@ def _join_undo(run: SagaRun, command: UndoJoin) -> None:
     node, visit = command.node, command.visit
     children = run.store.children(run.own.execution.execution_id, node.name, visit)
     if not all(child.status.ended for child in children):
-        run.look_again(SOON, f"children of {node.name!r} still undo their work")
+        run.wait_on(f"children of {node.name!r} still undo their work")
     run.own.commit(CheckpointKind.UNDO, node.name, visit, None)
 
 

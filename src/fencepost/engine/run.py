@@ -65,9 +65,6 @@ ANYWHERE = "*"
 LOOK_FOR_PAUSE = 1.0
 """Seconds between two looks of an owner at whether its execution is paused."""
 
-SOON = timedelta(seconds=2)
-"""When one looks again that was woken for nothing."""
-
 MAY_HAVE_LANDED = UNKNOWN_OUTCOME | {EffectStatus.CONFIRMED}
 
 
@@ -462,6 +459,16 @@ class Run(ABC):
         self._hand_back(self.engine.unattended)
         self.engine.dispatch(replace(self.own.execution, queue=self.own.queue))
         raise Suspended(f"handed on: {why}")
+
+    def wait_on(self, why: str) -> NoReturn:
+        """Go back to waiting: it was woken for nothing."""
+        try:
+            self.store.wait_on(self.own.last_token)
+        except ExecutionLeaseLostError as lost:
+            logger.warning("%s: %s", lost.code, lost)
+            raise Suspended(str(lost)) from None
+        self.let_go()
+        raise Suspended(f"woken for nothing: {why}")
 
     def look_again(self, due_in: timedelta, why: str) -> NoReturn:
         """Give the execution up, to be dispatched again after a while."""

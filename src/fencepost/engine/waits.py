@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost import serde
 from fencepost.commands import Wait, Wake
-from fencepost.engine.run import SOON
 from fencepost.errors import (
     ApprovalRejectedError,
     PayloadError,
@@ -90,8 +89,7 @@ def _end(run: SagaRun, command: Wake) -> None:
             return
     wake_at = run.own.execution.wake_at
     if wake_at is None or wake_at > run.own.now():
-        left = SOON if wake_at is None else wake_at - run.own.now()
-        run.look_again(left, f"{node.name!r} was woken for nothing")
+        run.wait_on(f"{node.name!r} still waits")
     if node.signal is not None:
         waited = command.since.result["seconds"]
         error = WaitTimeoutError(

@@ -155,6 +155,23 @@ class Owning:
             row.update(owner=None)
             self._moment().due(row, due_in)
 
+    def wait_on(self, token: FenceToken) -> None:
+        """Go back to waiting for what the head says; see the port."""
+        with self._mutex:
+            row = self._fence(token, _LEASE_LOST, serde.digest({}))
+            moment = self._moment()
+            moment.note(row, EventName.LEASE_RELEASED)
+            row.update(owner=None, status=Status.WAITING)
+            name, wake_at = row.execution.waits_for, row.execution.wake_at
+            if name is not None and self._tables.pending(token.execution_id, name):
+                moment.due(row, timedelta(0))
+            elif wake_at is not None:
+                row.due_at, row.claims = wake_at.timestamp(), 0
+            elif name is not None:
+                row.due_at, row.claims = None, 0
+            else:
+                moment.due(row, timedelta(0))
+
     def park(self, token: FenceToken, reason: str, error: Any) -> None:
         """Stop the execution for a person; see the port."""
         with self._mutex:

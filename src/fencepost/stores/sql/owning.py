@@ -30,7 +30,7 @@ from fencepost.records import (
     Refused,
     Status,
 )
-from fencepost.stores.sql import chain, lines, rows, statements, waiting
+from fencepost.stores.sql import chain, lines, rows, schema, signals, statements, waiting
 from fencepost.stores.sql.base import SqlStore
 from fencepost.stores.sql.engine import available, unavailable
 from fencepost.stores.sql.transactions import SqlTransaction, StepSession
@@ -181,13 +181,21 @@ class Owning(SqlStore):
 
     def hand_back(self, token: FenceToken, due_in: timedelta) -> None:
         """See `ExecutionStore.hand_back`."""
-        event = Event(
-            execution_id=token.execution_id,
-            name=EventName.LEASE_RELEASED,
-            epoch=token.epoch,
-            owner=token.owner,
-        )
-        self._give_up(token, due_in, event)
+        self._give_up(token, due_in, _released(token))
+
+    def wait_on(self, token: FenceToken) -> None:
+        """See `ExecutionStore.wait_on`."""
+        with self.writing() as connection:
+            waits = statements.wait_on().returning(schema.executions.c.waits_for)
+            row = connection.execute(waits, statements.held(token)).first()
+            if row is not None:
+                if row.waits_for is not None:
+                    signals.wake_if_here(connection, token.execution_id, row.waits_for)
+                connection.execute(statements.INSERT_EVENT, rows.event_values(_released(token)))
+                return
+        digest = serde.digest({})
+        current = self.refuse(token, EventName.LEASE_LOST, "checkpoint-store", digest)
+        raise _lost(token, current)
 
     def park(self, token: FenceToken, reason: str, error: Any) -> None:
         """See `ExecutionStore.park`."""
@@ -212,6 +220,15 @@ class Owning(SqlStore):
         digest = serde.digest(dict(event.details))
         current = self.refuse(token, EventName.LEASE_LOST, "checkpoint-store", digest)
         raise _lost(token, current)
+
+
+def _released(token: FenceToken) -> Event:
+    return Event(
+        execution_id=token.execution_id,
+        name=EventName.LEASE_RELEASED,
+        epoch=token.epoch,
+        owner=token.owner,
+    )
 
 
 def _acquisition(before: Execution, owner: str, epoch: int) -> Iterator[Event]:

@@ -109,9 +109,14 @@ def land(connection: sa.Connection, commit: Commit) -> None:
         )
         connection.execute(left.values(execution_id=commit.children[0].execution_id))
     if commit.waits_for is not None:
-        here = sa.select(signals.c.number).where(*pending(execution_id, commit.waits_for)).limit(1)
-        if connection.execute(here).first() is not None:
-            _make_due(connection, execution_id)
+        wake_if_here(connection, execution_id, commit.waits_for)
+
+
+def wake_if_here(connection: sa.Connection, execution_id: UUID, name: str) -> None:
+    """Make an execution, whose row is locked, due at once if a signal of that name is there."""
+    here = sa.select(signals.c.number).where(*pending(execution_id, name)).limit(1)
+    if connection.execute(here).first() is not None:
+        _make_due(connection, execution_id)
 
 
 def _consume(connection: sa.Connection, commit: Commit, signal_id: UUID) -> None:

@@ -159,6 +159,24 @@ def hand_back(**extra: Any) -> sa.Update:
     )
 
 
+def wait_on() -> sa.Update:
+    """Give up ownership and wait as before, if it is still ours."""
+    return (
+        sa.update(executions)
+        .where(_fenced())
+        .values(
+            owner=None,
+            status=Status.WAITING,
+            dispatches=0,
+            due_at=sa.case(
+                (executions.c.wake_at.is_not(None), executions.c.wake_at),
+                (executions.c.waits_for.is_not(None), sa.null()),
+                else_=now(),
+            ),
+        )
+    )
+
+
 def take(
     execution_id: UUID, owner: str, epoch: int, due_in: float, *, taken_over: bool
 ) -> sa.Update:
