@@ -133,7 +133,7 @@ def fork(
     what = f"with its first {forked.head_seq} entries" if forked.head_seq else "from the start"
     typer.echo(
         f"execution {forked.execution_id} begins where {wanted.execution_id} was, {what};"
-        " a worker takes it within about ten seconds"
+        " a worker takes it within about a second"
     )
     typer.echo("what comes after is done again, its effects too, unless a business key says no")
     typer.echo(f"next: fencepost status {forked.execution_id}")

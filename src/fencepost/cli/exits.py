@@ -18,7 +18,7 @@ class Exit(IntEnum):
 
     OK = 0
     FOUND = 1
-    """An invariant is violated, a setting is wrong, or the execution is in the wrong state."""
+    """Something is violated, wrong, in the wrong state, or had to be left as it is."""
     USAGE = 2
     """The command line is wrong, or names what does not exist."""
     UNAVAILABLE = 69

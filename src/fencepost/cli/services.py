@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +49,8 @@ def opened(database_url: str | None) -> Iterator[SqlExecutionStore]:
     try:
         _refuse_to_make_a_file(engine.url.get_backend_name(), engine.url.database)
         check_schema(engine)
-        yield SqlExecutionStore(engine)
+        # Nothing that is made here is announced by a message, so nobody waits for one.
+        yield SqlExecutionStore(engine, start_grace=timedelta(0))
     finally:
         engine.dispose()
 
