@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
-from itertools import pairwise
 from queue import Empty, SimpleQueue
 from threading import Barrier, Condition
 
 import pytest
 
 from fencepost.limits import LATE, PRESENT, Limit, Usage
-from fencepost.ports import ExecutionStore, LimitStore
-from fencepost.records import CheckpointKind, EventName, Execution, Phase, Status
+from fencepost.records import Status
+from tests.conformance.line import (
+    ENDS,
+    GPU,
+    MOMENT,
+    ONE,
+    SIX,
+    TWO,
+    again,
+    ask,
+    begins_to_undo,
+    fails_an_attempt,
+    hand_back,
+    ids,
+    in_line,
+    is_parked,
+    is_turned_back,
+    may_begin,
+    served,
+    several,
+)
+from tests.conformance.rates import Rates
 from tests.conformance.support import (
-    FAILURE,
     LATER,
     NOW,
     Worker,
@@ -24,107 +41,8 @@ from tests.conformance.support import (
     started,
 )
 
-GPU = "gpu"
-ONE = Limit(name=GPU, concurrency=1)
-TWO = Limit(name=GPU, concurrency=2)
-SIX = Limit(name=GPU, rate=6, per=timedelta(minutes=1))
-SPACING = timedelta(seconds=10)
-MOMENT = timedelta(seconds=1)
-CAUSE = {"error_type": "Cancelled", "code": "execution.cancelled", "message": "", "details": {}}
 
-Ends = Callable[[Worker], object]
-
-
-def ask(
-    limits: LimitStore, worker: Worker, limit: Limit = ONE, resource: str = GPU
-) -> timedelta | None:
-    """As an owner asks before it runs a body."""
-    return limits.take(
-        worker.execution_id,
-        resource,
-        limit,
-        head=worker.head,
-        attempt=worker.execution.attempt,
-    )
-
-
-def wait_of(limits: LimitStore, worker: Worker, limit: Limit) -> timedelta:
-    """How long one has to wait that has been given a start."""
-    wait = ask(limits, worker, limit)
-    assert wait is not None
-    return wait
-
-
-def may_begin(limits: LimitStore, worker: Worker, limit: Limit = ONE, resource: str = GPU) -> bool:
-    return ask(limits, worker, limit, resource) == NOW
-
-
-def several(store: ExecutionStore, count: int) -> list[Worker]:
-    return [started(store) for _ in range(count)]
-
-
-def in_line(
-    store: ExecutionStore, limits: LimitStore, count: int, limit: Limit = ONE
-) -> list[Worker]:
-    """Owners that have asked one after the other."""
-    workers = several(store, count)
-    for worker in workers:
-        ask(limits, worker, limit)
-    return workers
-
-
-def hand_back(worker: Worker) -> None:
-    worker.store.hand_back(worker.token(), LATER)
-
-
-def again(worker: Worker) -> Worker:
-    """The next owner of the same execution."""
-    return Worker.take(worker.store, worker.execution_id)
-
-
-def served(limits: LimitStore, limit: Limit = ONE) -> list[object]:
-    return [execution.execution_id for execution in limits.serve(GPU, limit)]
-
-
-def ids(*workers: Worker) -> list[object]:
-    return [worker.execution_id for worker in workers]
-
-
-def fails_an_attempt(worker: Worker) -> None:
-    worker.store.record_attempt(worker.token(), 1, FAILURE, LATER)
-
-
-def is_parked(worker: Worker) -> None:
-    worker.store.park(worker.token(), "in doubt", None)
-
-
-def is_turned_back(worker: Worker) -> Execution:
-    return worker.store.turn_back(worker.execution_id, CAUSE, EventName.CANCELLED, {})
-
-
-def begins_to_undo(worker: Worker) -> None:
-    worker.commit(
-        "compensation",
-        FAILURE,
-        kind=CheckpointKind.COMPENSATING,
-        phase=Phase.COMPENSATING,
-        raise_epochs=True,
-    )
-    worker.epoch += 1
-
-
-ENDS: dict[str, Ends] = {
-    "commit": lambda worker: worker.commit(),
-    "end": lambda worker: worker.finish(),
-    "wait": lambda worker: worker.waits(wake_in=LATER),
-    "failed attempt": fails_an_attempt,
-    "parking": is_parked,
-    "turning back": is_turned_back,
-    "undoing": begins_to_undo,
-}
-
-
-class LimitStoreConformance:
+class LimitStoreConformance(Rates):
     """The whole contract.
 
     Fixtures to give: `store`, the executions; `limits`, on the same database; `pass_time`, which
@@ -408,113 +326,6 @@ class LimitStoreConformance:
         store.pause(called.execution_id, by="ann", why="wait")
         assert served(limits) == ids(waiter)
 
-    # -- rates -------------------------------------------------------------------------------
-
-    def test_starts_are_given_evenly(self, store, limits, starts):
-        workers = several(store, 13)
-        waits = [wait_of(limits, worker, SIX) for worker in workers]
-        assert waits[0] == NOW
-        assert waits == sorted(waits)
-        given = starts()
-        assert {later - earlier for earlier, later in pairwise(given)} == {SPACING}
-        for first in given:
-            assert sum(first <= start < first + SIX.per for start in given) <= 6
-
-    def test_a_rate_that_does_not_divide_its_time_is_kept_too(self, store, limits, starts):
-        limit = Limit(name=GPU, rate=7, per=timedelta(hours=1, milliseconds=1))
-        for worker in several(store, 8):
-            ask(limits, worker, limit)
-        first, *_, eighth = starts()
-        assert limit.per <= eighth - first < limit.per + timedelta(milliseconds=8)
-
-    def test_who_has_a_start_is_told_it_again(self, store, limits, starts, pass_time):
-        _, worker = in_line(store, limits, 2, SIX)
-        given = starts()
-        pass_time(SPACING / 2)
-        wait = wait_of(limits, worker, SIX)
-        assert NOW < wait <= SPACING / 2
-        assert len(starts()) == len(given) == 2
-        pass_time(SPACING / 2)
-        assert may_begin(limits, again(worker), SIX)
-
-    def test_going_on_after_a_takeover_is_no_new_start(self, store, limits, starts, pass_time):
-        holder = started(store)
-        assert may_begin(limits, holder, SIX)
-        pass_time(LATE + SPACING)
-        assert may_begin(limits, again(holder), SIX)
-        assert may_begin(limits, started(store), SIX)
-
-    def test_another_attempt_is_a_new_start(self, store, limits):
-        holder = started(store)
-        assert may_begin(limits, holder, SIX)
-        fails_an_attempt(holder)
-        assert NOW < wait_of(limits, again(holder), SIX) <= SPACING
-
-    def test_what_has_ended_has_used_its_start(self, store, limits):
-        holder = started(store)
-        assert may_begin(limits, holder, SIX)
-        holder.commit()
-        assert served(limits, SIX) == []
-        assert NOW < wait_of(limits, started(store), SIX) <= SPACING
-
-    def test_idleness_is_not_saved_up(self, store, limits, pass_time):
-        assert may_begin(limits, started(store), SIX)
-        pass_time(100 * SPACING)
-        assert may_begin(limits, started(store), SIX)
-        assert wait_of(limits, started(store), SIX) > SPACING / 2
-
-    def test_starts_that_nobody_will_use_are_given_to_the_next(self, store, limits, starts):
-        _, second, third, *others = in_line(store, limits, 10, SIX)
-        given = starts()
-        for worker in (third, *others):
-            is_turned_back(worker)
-        ask(limits, started(store), SIX)
-        assert starts() == given[:3]
-        is_turned_back(second)
-        ask(limits, started(store), SIX)
-        assert starts() == [given[0], given[2], given[3]], "another has been told a later one"
-
-    def test_what_an_outage_has_held_up_does_not_begin_at_once(
-        self, store, limits, starts, pass_time
-    ):
-        workers = in_line(store, limits, 5, SIX)
-        assert may_begin(limits, workers[0], SIX)
-        pass_time(6 * SPACING + LATE)
-        waits = [wait_of(limits, worker, SIX) for worker in workers[1:]]
-        assert waits[0] == NOW
-        assert waits == sorted(waits)
-        given = starts()[1:]
-        assert {later - earlier for earlier, later in pairwise(given)} == {SPACING}
-
-    def test_a_little_late_is_early_enough(self, store, limits, starts, pass_time):
-        _, worker = in_line(store, limits, 2, SIX)
-        pass_time(SPACING + LATE / 2)
-        before = starts()
-        assert may_begin(limits, worker, SIX)
-        assert starts() == before
-
-    def test_places_and_rates_hold_together(self, store, limits, pass_time):
-        both = Limit(name=GPU, concurrency=2, rate=6, per=timedelta(minutes=1))
-        first, second, third = several(store, 3)
-        assert may_begin(limits, first, both)
-        assert NOW < wait_of(limits, second, both) <= SPACING
-        assert ask(limits, third, both) is None
-        first.commit()
-        assert served(limits, both) == []
-        assert SPACING < wait_of(limits, third, both) <= 2 * SPACING
-
-    def test_who_is_given_a_later_start_is_due_then(self, store, limits, pass_time):
-        both = Limit(name=GPU, concurrency=1, rate=6, per=timedelta(minutes=1))
-        holder, waiter = in_line(store, limits, 2, both)
-        hand_back(waiter)
-        holder.commit()
-        assert served(limits, both) == [], "nobody is to be dispatched before"
-        assert limits.usage() == [Usage(GPU, running=1, waiting=0)]
-        pass_time(SPACING - MOMENT)
-        assert store.claim_due(10, LATER) == []
-        pass_time(MOMENT)
-        assert store.claim_due(10, LATER) == [waiter.execution]
-
     # -- resources ---------------------------------------------------------------------------
 
     def test_resources_know_nothing_of_each_other(self, store, limits):
@@ -589,15 +400,6 @@ class LimitStoreConformance:
         assert len(most) == count
         assert max(most) == 3
         assert limits.usage() == []
-
-    def test_starts_that_are_asked_for_at_once_are_given_evenly(self, store, limits, starts):
-        workers = several(store, 16)
-        calls = [lambda worker=worker: ask(limits, worker, SIX) for worker in workers]
-        waits = at_once(calls)
-        assert waits.count(NOW) == 1
-        given = starts()
-        assert len(given) == 16
-        assert {later - earlier for earlier, later in pairwise(given)} == {SPACING}
 
     def test_of_many_who_serve_at_once_one_calls_each(self, store, limits):
         holder, *waiting = in_line(store, limits, 7)

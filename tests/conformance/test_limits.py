@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from fencepost.stores.memory import MemoryExecutionStore, MemoryLimitStore
 from fencepost.stores.sql import SqlExecutionStore, SqlLimitStore
 from fencepost.stores.sql.schema import executions, limits, permits
-from tests.conformance.limits import GPU, SIX, LimitStoreConformance, ask, may_begin, served
+from tests.conformance.limits import LimitStoreConformance
+from tests.conformance.line import GPU, SIX, ask, may_begin, served
 from tests.conformance.support import Worker, eventually, started
 from tests.conformance.test_memory import Clock
 
