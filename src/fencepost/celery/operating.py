@@ -71,8 +71,8 @@ class Operating(ABC):
 
         Raises:
             ExecutionNotFoundError: There is no such execution.
-            ExecutionStateError: It has ended or passed its pivot; or it is parked, and the
-                outcome of one of its effects is not known.
+            ExecutionStateError: It has ended or passed its pivot; or the outcome of an effect is
+                not known, of it or of a child, that is parked over it.
         """
         return self._dispatched(self._operations.cancel(execution_id, by=by, why=why))
 

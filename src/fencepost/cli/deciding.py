@@ -49,13 +49,10 @@ def resume(
     if as_json:
         output.as_json({"execution": resumed, "due": due})
         return
-    waits = "; nothing of it is due now" if not due else ""
-    typer.echo(
-        f"execution {resumed.execution_id} goes on{waits}: {len(due)} executions of it are taken"
-        " by workers within about a second"
-        if due
-        else f"execution {resumed.execution_id} goes on{waits}"
-    )
+    soon = "nothing of it is due now"
+    if due:
+        soon = f"{len(due)} executions of it are taken by workers within about a second"
+    typer.echo(f"execution {resumed.execution_id} goes on: {soon}")
 
 
 def retry(

@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 from fencepost import serde
 from fencepost.commands import Definition
 from fencepost.decide import CANCELLED, told
-from fencepost.effects.model import UNKNOWN_OUTCOME
 from fencepost.engine import forking, parked
 from fencepost.engine.refusals import found, said, wrong_state
 from fencepost.errors import FencepostError, PayloadError
@@ -31,6 +30,9 @@ from fencepost.saga.signals import APPROVAL, approval_signal
 
 KEY_LIMIT = 255
 """Characters of a signal's key."""
+
+DOUBTS = 1_000
+"""Effects in doubt, of all executions, that are looked at before one is cancelled."""
 
 Find = Callable[[str, str], Definition | None]
 """Gives the definition of a saga's name and version, where it is known."""
@@ -86,13 +88,11 @@ class Operations:
 
         Raises:
             ExecutionNotFoundError: There is no such execution.
-            ExecutionStateError: It has ended or passed its pivot; or it is parked, and the
-                outcome of one of its effects is not known.
+            ExecutionStateError: It has ended or passed its pivot; or the outcome of an effect is
+                not known, of it or of a child, that is parked over it.
         """
         said(by, why)
-        execution = found(self._executions, execution_id)
-        if execution.status is Status.PARKED:
-            self._refuse_in_doubt(execution)
+        self._refuse_in_doubt(self._latest(execution_id))
         return self._executions.turn_back(
             execution_id,
             told(CANCELLED, f"cancelled by {by}: {why}"),
@@ -100,17 +100,34 @@ class Operations:
             {"by": by, "why": why},
         )
 
+    def _latest(self, execution_id: UUID) -> Execution:
+        """The execution, or what continues it."""
+        execution = found(self._executions, execution_id)
+        while execution.status is Status.CONTINUED:
+            execution = found(self._executions, UUID(execution.result["continued_as"]))
+        return execution
+
     def _refuse_in_doubt(self, execution: Execution) -> None:
         # Undoing leaves alone what isn't known to have been done, and nobody would ask again.
-        of_it = self._effects.of_execution(execution.execution_id)
-        unknown = [effect for effect in of_it if effect.status in UNKNOWN_OUTCOME]
-        if unknown:
-            raise wrong_state(
-                execution,
-                f"the outcome of {unknown[0].effect!r} ({unknown[0].key} at {unknown[0].sink}) is"
-                " not known: decide about that first",
-                following=f"fencepost effects {execution.execution_id} --in-doubt",
-            )
+        for effect in self._effects.in_doubt(DOUBTS):
+            owner = found(self._executions, effect.execution_id)
+            if self._is_below(owner, execution):
+                whose = "" if owner == execution else f" of its child {owner.execution_id}"
+                raise wrong_state(
+                    execution,
+                    f"the outcome of {effect.effect!r}{whose} ({effect.key} at {effect.sink}) is"
+                    " not known: decide about that first",
+                    following=f"fencepost effects {owner.execution_id} --in-doubt",
+                )
+
+    def _is_below(self, member: Execution, execution: Execution) -> bool:
+        if member.root_id != execution.root_id:
+            return False
+        while member.lineage_id != execution.lineage_id:
+            if member.parent_id is None:
+                return False
+            member = found(self._executions, member.parent_id)
+        return True
 
     def pause(self, execution_id: UUID, *, by: str, why: str) -> Execution:
         """Have nothing more of an execution and its descendants begun.
@@ -282,7 +299,7 @@ class Operations:
         said(by, why)
         check_lengths(f"{APPROVAL}{name}", None, by)
         signal = approval_signal(name)
-        execution = found(self._executions, execution_id)
+        execution = self._latest(execution_id)
         asked = execution.status is Status.WAITING and execution.waits_for == signal.name
         answer = Approval(approved=approved, by=by, why=why, at=datetime.now(UTC))
         # One answer to one question: a second one must not be taken by a later visit.

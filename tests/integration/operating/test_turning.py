@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from fencepost import Status
+from fencepost import Saga, Status, step
 from fencepost.errors import ExecutionNotFoundError, ExecutionStateError, PayloadError
 from fencepost.records import EventName, Phase
 from tests.integration.operating.office import (
@@ -16,13 +16,21 @@ from tests.integration.operating.office import (
     WHO,
     Order,
     asked,
+    charge,
     errand,
     final,
     is_sound,
     kinds,
     orders,
+    rounds,
+    several,
     whole,
 )
+
+
+@step
+def total(paid: list[int]) -> int:
+    return sum(paid)
 
 
 def test_what_waits_is_cancelled_and_undoes_its_work(fleet, office):
@@ -101,6 +109,31 @@ def test_an_effect_in_doubt_is_decided_about_before_its_execution_is_cancelled(f
         office.cancel(execution_id, **WHO)
     assert refused.value.fields["next"] == f"fencepost effects {execution_id} --in-doubt"
     assert fleet.row(execution_id).phase is Phase.FORWARD
+
+
+def test_so_is_a_childs(fleet, office):
+    paying = Saga("paying", input=Order).then(charge)
+    family = Saga("family", input=Order).map(paying, over=several, name="payments").then(total)
+    fleet.engine.registry.add(family)
+    TROUBLE["pay"] = "doubt"
+    root, other = (fleet.run(family, Order(number=1)) for _ in range(2))
+    (child,) = fleet.store.children(root, "payments", 1)
+    with pytest.raises(ExecutionStateError, match="of its child") as refused:
+        office.cancel(root, **WHO)
+    assert str(child.execution_id) in refused.value.fields["next"]
+    assert office.cancel(fleet.start(orders, Order(number=2)), **WHO)
+    with pytest.raises(ExecutionStateError, match="decide about that first"):
+        office.cancel(other, **WHO)
+
+
+def test_what_continues_an_execution_is_cancelled_in_its_place(fleet, office):
+    fleet.engine.registry.add(rounds)
+    first = fleet.run(rounds, Order(number=1))
+    cancelled = office.cancel(first, **WHO)
+    assert cancelled.execution_id != first
+    assert cancelled.lineage_id == first
+    fleet.drain()
+    assert fleet.row(cancelled.execution_id).error["code"] == "execution.cancelled"
 
 
 @pytest.mark.parametrize("operation", ["cancel", "pause", "resume", "retry", "skip", "fork"])
