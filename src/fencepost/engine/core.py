@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -57,6 +58,7 @@ class EngineOptions:
         owner: Names this process in leases and events.
         clock: Monotonic seconds.
         heartbeat: Keeps a lease while its execution is run; schedule exploration has another.
+        sleep: Lets a number of seconds go by, likewise.
     """
 
     lease_ttl: timedelta = timedelta(seconds=30)
@@ -66,6 +68,7 @@ class EngineOptions:
     owner: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
     clock: Callable[[], float] = seconds_alive
     heartbeat: Callable[[LeaseStore, Lease, timedelta, Callable[[], float]], Heartbeat] = Heartbeat
+    sleep: Callable[[float], None] = time.sleep
 
 
 @dataclass(frozen=True, slots=True)

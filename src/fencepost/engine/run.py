@@ -456,7 +456,7 @@ class Run(ABC):
 
     def give_up_politely(self, why: str) -> NoReturn:
         """Hand the execution on at once; fenced like every write, so a zombie learns its state."""
-        self._hand_back(self.engine.unattended)
+        self.hand_back(self.engine.unattended)
         self.engine.dispatch(replace(self.own.execution, queue=self.own.queue))
         raise Suspended(f"handed on: {why}")
 
@@ -472,10 +472,11 @@ class Run(ABC):
 
     def look_again(self, due_in: timedelta, why: str) -> NoReturn:
         """Give the execution up, to be dispatched again after a while."""
-        self._hand_back(due_in)
+        self.hand_back(due_in)
         raise Suspended(f"not now: {why}")
 
-    def _hand_back(self, due_in: timedelta) -> None:
+    def hand_back(self, due_in: timedelta) -> None:
+        """Give the execution up without a checkpoint, and the lease; fenced like every write."""
         try:
             self.store.hand_back(self.own.last_token, due_in)
         except ExecutionLeaseLostError as lost:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost import serde
 from fencepost.engine.bodies import BodyFailedError
-from fencepost.errors import FencepostError
+from fencepost.errors import FencepostError, Suspended
+from fencepost.limits import Limit
 from fencepost.saga import Step
 
 if TYPE_CHECKING:
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PATIENCE = timedelta(seconds=10)
-"""When one that waits for its turn looks again, should nobody have called it."""
+"""When one that waits for its turn looks again, should nobody have called it. Far below the time
+after which the store takes one for absent."""
+
+BRIEFLY = timedelta(seconds=1)
+"""A wait that is slept out: handed back, several would be found by one look of the reaper, and
+begin together."""
 
 
 def wait(run: Run, step: Step[Any, Any], name: str, stored: Any) -> None:
@@ -42,15 +48,25 @@ def wait(run: Run, step: Step[Any, Any], name: str, stored: Any) -> None:
     except Exception as error:
         raise BodyFailedError(error) from error
     run.permit = (resource, limit)
-    left = run.engine.limits.take(
+    left = _ask(run, resource, limit)
+    if left is not None and left <= BRIEFLY:
+        run.engine.options.sleep(left.total_seconds())
+        return
+    run.hand_back(PATIENCE if left is None else left)
+    if left is None and _ask(run, resource, limit) is not None:
+        # Its turn came between the question and the handing back, and the call went unheard.
+        run.engine.dispatch(run.own.execution)
+    raise Suspended(f"step {name!r} waits for its turn")
+
+
+def _ask(run: Run, resource: str, limit: Limit) -> timedelta | None:
+    return run.engine.limits.take(
         run.own.execution.execution_id,
         resource,
         limit,
         head=run.own.chain[-1].checkpoint_id,
         attempt=run.own.attempt - 1,
     )
-    if left != timedelta(0):
-        run.look_again(PATIENCE if left is None else left, f"step {name!r} waits for its turn")
 
 
 def pass_on(run: Run) -> None:
