@@ -169,7 +169,7 @@ class Operating(ABC):
             PayloadError: The payload isn't of the type, or a name or key can't be used.
         """
         sent = self._operations.signal(execution_id, signal, payload, key=key, by=by)
-        if sent.awaited:
+        if sent.wanted_now:
             self.engine.dispatch(sent.execution)
         return sent.signal
 
@@ -182,7 +182,7 @@ class Operating(ABC):
             PayloadError: The name can't be an approval's.
         """
         sent = self._operations.approve(execution_id, name, by=by, why=why)
-        if sent.awaited:
+        if sent.wanted_now:
             self.engine.dispatch(sent.execution)
         return sent.signal
 
@@ -195,7 +195,7 @@ class Operating(ABC):
             PayloadError: The name can't be an approval's.
         """
         sent = self._operations.reject(execution_id, name, by=by, why=why)
-        if sent.awaited:
+        if sent.wanted_now:
             self.engine.dispatch(sent.execution)
         return sent.signal
 

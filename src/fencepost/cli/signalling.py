@@ -68,7 +68,7 @@ def answer(
 
 def _tell(sent: Sent, done: str) -> None:
     execution = sent.execution
-    if sent.awaited:
+    if sent.wanted_now:
         later = ", once it is resumed" if execution.paused_at else " within about a second"
         typer.echo(f"{done}: execution {execution.execution_id} goes on{later}")
         return

@@ -58,7 +58,7 @@ class Sent:
     execution: Execution
 
     @property
-    def awaited(self) -> bool:
+    def wanted_now(self) -> bool:
         """Whether somebody waits for it now."""
         waiting = self.execution.status is Status.WAITING
         return waiting and self.execution.waits_for == self.signal.name

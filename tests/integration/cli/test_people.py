@@ -10,6 +10,7 @@ from datetime import timedelta
 from getpass import getuser
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
@@ -77,7 +78,7 @@ def refused(*arguments: object, code: int = Exit.FOUND) -> str:
     return " ".join(told.stderr.replace("│", " ").split())
 
 
-def parked(fleet, number=1):
+def parked(fleet: Inline, number: int = 1) -> UUID:
     TROUBLE["ship"] = "ask"
     execution_id = fleet.run(orders, Order(number=number))
     TROUBLE.clear()

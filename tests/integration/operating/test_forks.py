@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import UUID
+
 import pytest
 
 from fencepost import Status
@@ -13,6 +16,7 @@ from tests.integration.operating.office import (
     DONE,
     TROUBLE,
     WHO,
+    Office,
     Order,
     asked,
     errand,
@@ -31,10 +35,10 @@ def more_sagas(fleet):
     fleet.engine.registry.add(rounds)
 
 
-def refused(office, execution_id, match, **options):
+def refused(office: Office, execution_id: UUID, match: str, **options: Any) -> str:
     with pytest.raises(ExecutionStateError, match=match) as problem:
         office.fork(execution_id, **options, **WHO)
-    return problem.value.fields["next"]
+    return str(problem.value.fields["next"])
 
 
 def test_a_fork_of_what_failed_begins_where_it_failed(fleet, office):

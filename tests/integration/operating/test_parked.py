@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
 import pytest
 
-from fencepost import Status
+from fencepost import Saga, Status
 from fencepost.engine.operations import Operations
 from fencepost.errors import ExecutionStateError, PayloadError
 from fencepost.records import EventName, Phase
@@ -22,6 +26,7 @@ from tests.integration.operating.office import (
     told,
     whole,
 )
+from tests.support.inline import Inline
 
 # -- retry ---------------------------------------------------------------------------------
 
@@ -138,7 +143,7 @@ def test_nothing_is_skipped_past_the_pivot(fleet, office):
     assert "fencepost resolve" in refused.value.fields["next"]
 
 
-def park(fleet, execution_id):
+def park(fleet: Inline, execution_id: UUID) -> None:
     """Come to the end of the attempts that a step past the pivot has."""
     for _ in range(50):
         if fleet.row(execution_id).status is Status.PARKED:
@@ -151,10 +156,11 @@ def park(fleet, execution_id):
 def test_a_step_with_an_effect_in_doubt_is_neither_skipped_nor_resolved(fleet, office):
     TROUBLE["pay"] = "doubt"
     execution_id = fleet.run(orders, Order(number=1))
-    for decide in (
+    decisions: tuple[Callable[[], Any], ...] = (
         lambda: office.skip(execution_id, **WHO),
         lambda: office.resolve_step(execution_id, 5, **WHO),
-    ):
+    )
+    for decide in decisions:
         with pytest.raises(ExecutionStateError, match="fencepost resolve bank") as refused:
             decide()
         assert refused.value.fields["next"] == f"fencepost effects {execution_id} --in-doubt"
@@ -163,15 +169,16 @@ def test_a_step_with_an_effect_in_doubt_is_neither_skipped_nor_resolved(fleet, o
 
 def test_only_what_is_parked_can_be_decided_about(fleet, office):
     execution_id = fleet.start(orders, Order(number=1))
-    for decide in (
+    decisions: tuple[Callable[[], Any], ...] = (
         lambda: office.skip(execution_id, **WHO),
         lambda: office.resolve_step(execution_id, 5, **WHO),
-    ):
+    )
+    for decide in decisions:
         with pytest.raises(ExecutionStateError, match="only about the step of a parked one"):
             decide()
 
 
-def poisoned(fleet, saga):
+def poisoned(fleet: Inline, saga: Saga[Any, Any]) -> UUID:
     """An execution whose step has cost too many workers; what it has on record is the step before.
 
     Its worker dies at each attempt, so it is parked under the last checkpoint.
@@ -258,7 +265,7 @@ def test_without_the_saga_the_next_owner_says_so(fleet):
     assert "result that ada has given" in str(row.parked_reason)
 
 
-def put_aside(fleet, execution_id):
+def put_aside(fleet: Inline, execution_id: UUID) -> None:
     """Parked as over too many takeovers: under the newest entry of its chain."""
     with fleet.database.begin() as connection:
         connection.exec_driver_sql(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
@@ -26,6 +27,7 @@ from tests.integration.operating.office import (
     told,
     whole,
 )
+from tests.support.inline import Inline
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +35,7 @@ def more_sagas(fleet):
     fleet.engine.registry.add(rounds)
 
 
-def ago(fleet, execution_id, days):
+def ago(fleet: Inline, execution_id: UUID, days: int) -> None:
     """Have a run ended so long ago."""
     root = fleet.row(execution_id).root_id
     with fleet.database.begin() as connection:
@@ -48,7 +50,7 @@ def ago(fleet, execution_id, days):
                 )
 
 
-def rows(fleet):
+def rows(fleet: Inline) -> dict[str, int]:
     with fleet.database.connect() as connection:
         return {
             name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import UUID
+
 import pytest
 from pydantic import BaseModel
 
 from fencepost import Saga, Signal, Status, step
+from fencepost.commands import Definition
 from fencepost.engine import repinning
 from fencepost.engine.registry import Registry
 from fencepost.errors import PayloadError, UnknownSagaError
@@ -28,6 +32,7 @@ from tests.integration.operating.office import (
     thank,
     told,
 )
+from tests.support.inline import Inline
 
 
 @step
@@ -41,13 +46,13 @@ other_start = Saga("order", input=Order).then(look).then(reserve).then(charge).t
 shorter = Saga("order", input=Order).then(reserve).then(charge)
 
 
-def only(fleet, *sagas):
+def only(fleet: Inline, *sagas: Definition) -> Office:
     """Have all workers, and the operator's process, know these only."""
     fleet.engine.registry = Registry(sagas)
     return Office(fleet)
 
 
-def parked(fleet, number=1):
+def parked(fleet: Inline, number: int = 1) -> UUID:
     TROUBLE["ship"] = "ask"
     execution_id = fleet.run(orders, Order(number=number))
     TROUBLE.clear()
@@ -196,8 +201,13 @@ def test_what_waits_has_to_wait_for_the_same(fleet):
 
 def test_what_waits_goes_on_waiting_in_the_new_version(fleet):
     execution_id = fleet.run(asked, Order(number=1))
-    after = Saga("asked", input=Order).then(reserve).approval("manager", timeout=None)
-    after = after.then(charge).then(ship)
+    after = (
+        Saga("asked", input=Order)
+        .then(reserve)
+        .approval("manager", timeout=None)
+        .then(charge)
+        .then(ship)
+    )
     office = only(fleet, after)
     assert office.repin("asked", **WHO).moved == (execution_id,)
     assert fleet.row(execution_id).status is Status.WAITING
@@ -226,7 +236,7 @@ def test_one_says_which_version_where_there_are_several(fleet):
 def test_many_are_read_a_page_at_a_time(fleet, monkeypatch):
     monkeypatch.setattr(repinning, "PAGE", 2)
     started = {fleet.start(orders, Order(number=number)) for number in range(5)}
-    seen = []
+    seen: list[Any] = []
     done = only(fleet, longer).repin("order", progress=seen.append, **WHO)
     assert set(done.moved) == started
     assert len(seen) == 5

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -148,13 +150,14 @@ def test_every_operation_wants_to_know_who_and_why(fleet, office, operation, mis
 def test_so_do_those_with_other_arguments(fleet, office):
     execution_id = fleet.start(orders, Order(number=1))
     nobody = {"by": "", "why": "x"}
-    for operation in (
+    operations: tuple[Callable[[], Any], ...] = (
         lambda: office.resolve_step(execution_id, 1, **nobody),
         lambda: office.approve(execution_id, "manager", **nobody),
         lambda: office.reject(execution_id, "manager", **nobody),
         lambda: office.prune(timedelta(0), **nobody),
         lambda: office.repin("order", **nobody),
-    ):
+    )
+    for operation in operations:
         with pytest.raises(PayloadError, match="say by"):
             operation()
 
