@@ -22,6 +22,7 @@ from fencepost.verify.facts import (
     Facts,
     LeaseFact,
     MessageFact,
+    SignalFact,
 )
 from fencepost.verify.invariant import TITLES, Check, Findings, Invariant
 from fencepost.verify.report import InvariantReport, Report, Verdict, Violation
@@ -43,6 +44,7 @@ __all__ = [
     "LeaseFact",
     "MessageFact",
     "Report",
+    "SignalFact",
     "Tenure",
     "Timeline",
     "Verdict",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,10 @@ class ExecutionFact:
 
     Attributes:
         scheduled: Whether the reaper will ever look at it (`due_at` is set).
+        wake_at: When its wait is over, if it waits for a time.
+        waits_for: The signal that it waits for.
+        turned_back: Why it has to undo its work, until its chain tells it.
+        forked_from: The execution whose chain this one's begins with.
     """
 
     execution_id: UUID
@@ -41,6 +45,13 @@ class ExecutionFact:
     input: Any
     result: Any
     scheduled: bool
+    error: Any = None
+    ended_at: datetime | None = None
+    paused_at: datetime | None = None
+    wake_at: datetime | None = None
+    waits_for: str | None = None
+    turned_back: Any = None
+    forked_from: UUID | None = None
 
     @property
     def ended(self) -> bool:
@@ -71,6 +82,23 @@ class CheckpointFact:
     owner: str
     result: Any
     created_at: datetime
+
+    @property
+    def inherited(self) -> bool:
+        """Whether a fork has it from another execution's chain: no owner of its own did it."""
+        return self.epoch == 0 and self.seq > 0
+
+    @property
+    def of(self) -> tuple[str, int]:
+        """The step and the visit that it is about."""
+        return self.step, self.visit
+
+    def told(self, *path: str) -> Any:
+        """What its result has at a path of names; None where it has nothing."""
+        value = self.result
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +140,28 @@ class EventFact:
     payload_digest: str | None
     details: Mapping[str, Any]
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SignalFact:
+    """A row of `fencepost_signals`.
+
+    Attributes:
+        consumed_by: The step key of what took it.
+        rejected: Why no wait can take it.
+    """
+
+    signal_id: UUID
+    execution_id: UUID
+    name: str
+    payload: Any
+    consumed_by: str | None
+    rejected: str | None
+
+    @property
+    def pending(self) -> bool:
+        """Whether a wait can still take it."""
+        return self.consumed_by is None and self.rejected is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +212,10 @@ class Facts:
         messages: What the broker holds, by execution.
         leases_unread: Why `leases` is empty without having been looked at.
         messages_unread: The same for `messages`.
-        strays: Ids that checkpoints, events or effects name and no row has; looked for in the whole
-            database only.
+        strays: Ids that checkpoints, events, effects or signals name and no row has; looked for in
+            the whole database only.
+        signals: What was sent to each execution, oldest first.
+        origins: The chains of those that executions were forked from, as far as they are stored.
     """
 
     executions: Mapping[UUID, ExecutionFact]
@@ -175,6 +227,8 @@ class Facts:
     leases_unread: str | None = None
     messages_unread: str | None = None
     strays: tuple[UUID, ...] = ()
+    signals: Mapping[UUID, tuple[SignalFact, ...]] = field(default_factory=dict)
+    origins: Mapping[UUID, tuple[CheckpointFact, ...]] = field(default_factory=dict)
 
     @property
     def roots(self) -> list[UUID]:
@@ -197,6 +251,15 @@ class Facts:
         for execution in self.executions.values():
             found[execution.lineage_id].append(execution)
         return {first: tuple(line) for first, line in found.items()}
+
+    def fanned_out(self, parent_id: UUID, step: str, visit: int) -> tuple[ExecutionFact, ...]:
+        """The children of one fan-out, by index; of each line that was continued all of them."""
+        found = [
+            child
+            for child in self.children.get(parent_id, ())
+            if (child.parent_step, child.parent_visit) == (step, visit)
+        ]
+        return tuple(sorted(found, key=lambda child: child.child_index or 0))
 
     def descendants(self, execution_id: UUID) -> Iterator[ExecutionFact]:
         """Children at any depth."""

@@ -17,8 +17,22 @@ ACQUIRED = "lease.acquired"
 RAISED = "execution.epoch-raised"
 REFUSED = frozenset({"execution.lease-lost", "ZOMBIE_WRITE_REJECTED"})
 
+CANCELLED = "execution.cancelled"
+DEADLINE_PASSED = "execution.deadline-passed"
+"""Both are names of audit events, and the failure codes of those who were so turned back."""
+REPINNED = "execution.repinned"
+REOPENED = "execution.reopened"
+UNPARKED = "execution.unparked"
+FORKED = "execution.forked"
+
 PARENT_FAILED = "saga.parent-failed"
 """The failure code of a child that undoes its work because its parent failed."""
+STOPPED = "saga.stopped"
+"""The failure code of a child that undoes its work because enough of its siblings succeeded."""
+
+FROM_ABOVE = frozenset({PARENT_FAILED, STOPPED})
+FROM_OUTSIDE = FROM_ABOVE | {CANCELLED, DEADLINE_PASSED}
+"""Failure codes of those who were told to turn back: no error branch is taken then."""
 
 RUN_TASK = "fencepost.run"
 JOIN_TASK = "fencepost.join"

@@ -19,80 +19,26 @@ from fencepost.errors import (
     SchemaError,
     ServiceUnavailableError,
 )
-from fencepost.verify.facts import CheckpointFact, EffectFact, EventFact, ExecutionFact
-
-EXECUTIONS = sa.table(
-    "fencepost_executions",
-    sa.column("execution_id", sa.Uuid),
-    sa.column("saga", sa.String),
-    sa.column("version", sa.String),
-    sa.column("business_key", sa.String),
-    sa.column("lineage_id", sa.Uuid),
-    sa.column("root_id", sa.Uuid),
-    sa.column("parent_id", sa.Uuid),
-    sa.column("parent_step", sa.String),
-    sa.column("parent_visit", sa.Integer),
-    sa.column("child_index", sa.Integer),
-    sa.column("status", sa.String),
-    sa.column("phase", sa.String),
-    sa.column("epoch", sa.BigInteger),
-    sa.column("owner", sa.String),
-    sa.column("head", sa.Uuid),
-    sa.column("head_seq", sa.Integer),
-    sa.column("input", sa.JSON),
-    sa.column("result", sa.JSON),
+from fencepost.verify.facts import (
+    CheckpointFact,
+    EffectFact,
+    EventFact,
+    ExecutionFact,
+    SignalFact,
 )
-DUE_AT: sa.ColumnClause[Any] = sa.column("due_at", _selectable=EXECUTIONS)
-
-CHECKPOINTS = sa.table(
-    "fencepost_checkpoints",
-    sa.column("checkpoint_id", sa.Uuid),
-    sa.column("execution_id", sa.Uuid),
-    sa.column("seq", sa.Integer),
-    sa.column("parent_checkpoint_id", sa.Uuid),
-    sa.column("kind", sa.String),
-    sa.column("step", sa.String),
-    sa.column("visit", sa.Integer),
-    sa.column("step_key", sa.String),
-    sa.column("epoch", sa.BigInteger),
-    sa.column("owner", sa.String),
-    sa.column("result", sa.JSON),
-    sa.column("created_at"),
+from fencepost.verify.tables import (
+    CHECKPOINTS,
+    DUE_AT,
+    EFFECTS,
+    EVENTS,
+    EVERYTHING,
+    EXECUTIONS,
+    RESOLUTION,
+    SENT,
+    SIGNALS,
 )
 
-EFFECTS = sa.table(
-    "fencepost_effects",
-    sa.column("sink", sa.String),
-    sa.column("key", sa.String),
-    sa.column("execution_id", sa.Uuid),
-    sa.column("step_key", sa.String),
-    sa.column("effect", sa.String),
-    sa.column("kind", sa.String),
-    sa.column("status", sa.String),
-    sa.column("epoch", sa.BigInteger),
-    sa.column("owner", sa.String),
-    sa.column("confirmed_at"),
-)
-RESOLUTION: sa.ColumnClause[Any] = sa.column("resolution", _selectable=EFFECTS)
-
-EVENTS = sa.table(
-    "fencepost_events",
-    sa.column("event_id", sa.BigInteger),
-    sa.column("execution_id", sa.Uuid),
-    sa.column("name", sa.String),
-    sa.column("epoch", sa.BigInteger),
-    sa.column("current_epoch", sa.BigInteger),
-    sa.column("owner", sa.String),
-    sa.column("current_owner", sa.String),
-    sa.column("step_key", sa.String),
-    sa.column("sink", sa.String),
-    sa.column("payload_digest", sa.String),
-    sa.column("details", sa.JSON),
-    sa.column("at"),
-)
-
-EVERYTHING = UUID(int=0)
-"""Under this id it is on record that runs were pruned; no execution has it."""
+EXECUTION_TIMES = ("ended_at", "paused_at", "wake_at")
 
 RUNS_AT_ONCE = 200
 """Runs whose facts are held in memory together."""
@@ -203,17 +149,21 @@ class Snapshot:
             EXECUTIONS.c.root_id.in_(roots)
         )
         rows = self._connection.execute(query.order_by(EXECUTIONS.c.execution_id))
-        return [ExecutionFact(**_plain(row) | {"scheduled": bool(row.scheduled)}) for row in rows]
+        return [_execution(row) for row in rows]
 
     def checkpoints(self, roots: Sequence[UUID]) -> Iterator[CheckpointFact]:
         """Their checkpoints, each chain in order."""
+        of_runs = sa.select(EXECUTIONS.c.execution_id).where(EXECUTIONS.c.root_id.in_(roots))
+        yield from self._chains(CHECKPOINTS.c.execution_id.in_(of_runs))
+
+    def chains(self, execution_ids: Iterable[UUID]) -> Iterator[CheckpointFact]:
+        """The chains of these executions, of whatever run."""
+        yield from self._chains(CHECKPOINTS.c.execution_id.in_(list(execution_ids)))
+
+    def _chains(self, which: sa.ColumnElement[bool]) -> Iterator[CheckpointFact]:
         table = CHECKPOINTS
-        query = (
-            sa.select(*table.c)
-            .join_from(table, EXECUTIONS, table.c.execution_id == EXECUTIONS.c.execution_id)
-            .where(EXECUTIONS.c.root_id.in_(roots))
-            .order_by(table.c.execution_id, table.c.seq, table.c.checkpoint_id)
-        )
+        order = (table.c.execution_id, table.c.seq, table.c.checkpoint_id)
+        query = sa.select(*table.c).where(which).order_by(*order)
         for row in self._connection.execute(query):
             yield CheckpointFact(**_plain(row) | {"created_at": _time(row.created_at)})
 
@@ -245,6 +195,18 @@ class Snapshot:
                 **_plain(row) | {"confirmed_at": confirmed_at, "resolved": bool(row.resolved)}
             )
 
+    def signals(self, roots: Sequence[UUID]) -> Iterator[SignalFact]:
+        """What was sent to them, oldest first."""
+        table = SIGNALS
+        query = (
+            sa.select(*table.c)
+            .join_from(table, EXECUTIONS, table.c.execution_id == EXECUTIONS.c.execution_id)
+            .where(EXECUTIONS.c.root_id.in_(roots))
+            .order_by(SENT)
+        )
+        for row in self._connection.execute(query):
+            yield SignalFact(**_plain(row))
+
     def epochs(self, execution_ids: Iterable[UUID]) -> dict[UUID, int]:
         """The epochs of these executions."""
         query = sa.select(EXECUTIONS.c.execution_id, EXECUTIONS.c.epoch).where(
@@ -253,9 +215,9 @@ class Snapshot:
         return {row.execution_id: row.epoch for row in self._connection.execute(query)}
 
     def strays(self) -> list[UUID]:
-        """Ids that checkpoints, events or effects name, and that no execution has."""
+        """Ids that checkpoints, events, effects or signals name, and that no execution has."""
         found: set[UUID] = set()
-        for table in (CHECKPOINTS, EVENTS, EFFECTS):
+        for table in (CHECKPOINTS, EVENTS, EFFECTS, SIGNALS):
             known = sa.exists().where(EXECUTIONS.c.execution_id == table.c.execution_id)
             named = table.c.execution_id
             query = sa.select(named).distinct().where(~known, named != EVERYTHING)
@@ -299,6 +261,14 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         connection.exec_driver_sql("BEGIN")
 
     return engine
+
+
+def _execution(row: Any) -> ExecutionFact:
+    values = _plain(row)
+    times = {
+        name: None if values[name] is None else _time(values[name]) for name in EXECUTION_TIMES
+    }
+    return ExecutionFact(**values | times | {"scheduled": bool(row.scheduled)})
 
 
 def _plain(row: Any) -> dict[str, Any]:

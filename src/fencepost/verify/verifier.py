@@ -138,6 +138,7 @@ def _facts(sources: _Sources, snapshot: Snapshot, root: UUID | None) -> Iterator
         # After the snapshot has begun: what it says has ended had ended before Redis was asked.
         if messages is None:
             messages = sources.messages()
+        forked_from = {e.forked_from for e in executions.values() if e.forked_from is not None}
         yield Facts(
             executions=executions,
             chains=_by_execution(snapshot.checkpoints(roots)),
@@ -148,6 +149,8 @@ def _facts(sources: _Sources, snapshot: Snapshot, root: UUID | None) -> Iterator
             leases_unread=sources.leases_unread,
             messages_unread=sources.messages_unread,
             strays=strays,
+            signals=_by_execution(snapshot.signals(roots)),
+            origins=_by_execution(snapshot.chains(forked_from)),
         )
         strays = ()
 

@@ -341,7 +341,7 @@ def it_went_forward_after_it_had_undone_a_step(copy: Copy) -> None:
 
 @breaks(6, "compensation.parent-goes-on")
 def children_undid_their_work_under_a_parent_that_never_failed(copy: Copy) -> None:
-    turned_back = copy.checkpoint(copy.root, "compensating", "gate")
+    turned_back = copy.checkpoint(copy.root, "compensating", "compensation")
     copy.update(CHECKPOINTS, {"checkpoint_id": turned_back["checkpoint_id"]}, kind="branch-failed")
 
 

@@ -24,6 +24,7 @@ def check(facts: Facts, found: Findings) -> None:
         _no_gap(execution, chain, found)
         _links(execution, chain, found)
         _head(execution, chain, found)
+        _visits(execution, chain, found)
 
 
 def _root(execution: ExecutionFact, chain: Sequence[CheckpointFact], found: Findings) -> None:
@@ -82,6 +83,36 @@ def _links(execution: ExecutionFact, chain: Sequence[CheckpointFact], found: Fin
                 before=before.epoch,
                 after=after.epoch,
             )
+
+
+COUNTED = {"step-failed": "step"}
+"""Kinds whose visits are counted together with those of another."""
+
+IN_ORDER = frozenset(
+    {"step", "step-failed", "fan-out", "join", "decision", "wait", "woken"}
+    | {"compensating", "reopened"}
+)
+"""Kinds whose visits come one after the other. Undos come the other way round."""
+
+
+def _visits(execution: ExecutionFact, chain: Sequence[CheckpointFact], found: Findings) -> None:
+    """The visits to a step are numbered from 1, and nobody comes to the next before the last."""
+    highest: Counter[tuple[str, str]] = Counter()
+    for entry in chain:
+        if entry.kind not in IN_ORDER:
+            continue
+        what = (COUNTED.get(entry.kind, entry.kind), entry.step)
+        # The same visit twice is invariant 5's.
+        if entry.visit not in (highest[what], highest[what] + 1) or entry.visit < 1:
+            found.violated(
+                "chain.visit",
+                execution.execution_id,
+                f"checkpoint {entry.seq} is of visit {entry.visit} to {entry.step!r}, after"
+                f" visit {highest[what]}",
+                seq=entry.seq,
+                kind=entry.kind,
+            )
+        highest[what] = max(highest[what], entry.visit)
 
 
 def _head(execution: ExecutionFact, chain: Sequence[CheckpointFact], found: Findings) -> None:

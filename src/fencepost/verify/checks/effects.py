@@ -7,6 +7,7 @@ from uuid import UUID
 
 from fencepost.verify.facts import EffectFact, ExecutionFact, Facts
 from fencepost.verify.invariant import Findings
+from fencepost.verify.names import UNPARKED
 
 UNKNOWN = ("intent", "in-doubt")
 DECIDED = "effect.resolved"
@@ -69,7 +70,7 @@ def _decided(facts: Facts, execution: ExecutionFact, effect: EffectFact, found: 
     if effect.status not in UNKNOWN:
         return
     # An undo works under the key of its step: there, the undo's own checkpoint comes last.
-    last = "step" if execution.phase == "forward" else "undo"
+    last = "undo" if execution.phase == "compensating" else "step"
     completed = _has_checkpoint(facts, effect, last)
     if execution.ended or completed:
         found.violated(
@@ -107,7 +108,11 @@ def _not_left_behind(
     """What has landed belongs to a step that was completed: nobody undoes the others."""
     if not execution.ended or effect.status != "confirmed" or effect.kind == "transactional":
         return
-    if not _has_checkpoint(facts, effect, "step", "undo"):
+    if _has_checkpoint(facts, effect, "step", "undo"):
+        return
+    if _skipped(facts, effect):
+        found.note(f"a person has decided to leave behind what {effect.step_key} did")
+    else:
         found.violated(
             "effect.left-behind",
             execution.execution_id,
@@ -117,6 +122,17 @@ def _not_left_behind(
             key=effect.key,
             step_key=effect.step_key,
         )
+
+
+def _skipped(facts: Facts, effect: EffectFact) -> bool:
+    """Whether a person had the execution go on without the step that did this."""
+    for event in facts.events.get(effect.execution_id, ()):
+        told = event.details.get("directive") if event.name == UNPARKED else None
+        if isinstance(told, dict) and told.get("do") == "skip":
+            key = f"{effect.execution_id}:{told.get('step')}:{told.get('visit')}"
+            if key == effect.step_key:
+                return True
+    return False
 
 
 def _on_record(facts: Facts, effect: EffectFact, found: Findings) -> None:

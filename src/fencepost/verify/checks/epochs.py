@@ -67,7 +67,8 @@ def _row(execution: ExecutionFact, timeline: Timeline, found: Findings) -> None:
 def _owners(facts: Facts, execution: ExecutionFact, timeline: Timeline, found: Findings) -> None:
     """Whoever committed a checkpoint had acquired its epoch, and had done so before."""
     for checkpoint in facts.chains.get(execution.execution_id, ()):
-        if checkpoint.kind == "start":
+        # What a fork has inherited is of no owner of its own.
+        if checkpoint.kind == "start" or (execution.forked_from and checkpoint.inherited):
             continue
         found.examined("checkpoints")
         if not timeline.owned(checkpoint.epoch, checkpoint.owner):

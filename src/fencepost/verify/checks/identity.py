@@ -19,13 +19,14 @@ def check(facts: Facts, found: Findings) -> None:
         for checkpoint in facts.chains.get(execution.execution_id, ()):
             found.examined("checkpoints")
             _step_key(checkpoint, found)
-            if checkpoint.kind == "fan-out":
+            # The children of a fan-out that a fork has inherited are the original's.
+            if checkpoint.kind == "fan-out" and not checkpoint.inherited:
                 _fanned_out(facts, checkpoint, found)
     for stray in facts.strays:
         found.violated(
             "identity.no-execution",
             stray,
-            "checkpoints, events or effects name an execution without a row",
+            "checkpoints, events, effects or signals name an execution without a row",
         )
 
 

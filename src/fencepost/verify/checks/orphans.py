@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from fencepost.verify.facts import ExecutionFact, Facts, LeaseFact
+from fencepost.verify.facts import CheckpointFact, ExecutionFact, Facts, LeaseFact
 from fencepost.verify.invariant import Findings
+
+FAN_OUTS = ("fan-out", "stop", "undo-fan-out")
 
 
 def check(facts: Facts, found: Findings) -> None:
@@ -44,11 +46,11 @@ def _live(facts: Facts, execution: ExecutionFact, found: Findings) -> None:
             f"it is {execution.status} under a parent that is {parent.status}",
             parent_id=parent.execution_id,
         )
-    elif execution.status == "queued" and (parent is None or parent.status != "waiting"):
+    elif execution.status == "queued" and not _may_get_a_place(facts, execution, parent):
         found.violated(
             "orphan.queued",
             execution.execution_id,
-            "it waits for a place that nobody gives away: its parent is not waiting",
+            "it waits for a place that nobody gives away: its parent doesn't wait for it",
             parent_id=execution.parent_id,
             parent=None if parent is None else parent.status,
         )
@@ -58,6 +60,60 @@ def _live(facts: Facts, execution: ExecutionFact, found: Findings) -> None:
             execution.execution_id,
             "it is active, and no reaper will ever look at it: `due_at` is empty",
         )
+    elif execution.status == "waiting" and execution.paused_at is None:
+        found.examined("waiting executions")
+        wrong = _waits_in_vain(facts, execution, parent)
+        if wrong is not None:
+            found.violated(
+                "orphan.forgotten",
+                execution.execution_id,
+                f"it waits, and {wrong}",
+                wake_at=execution.wake_at,
+                waits_for=execution.waits_for,
+                turned_back=execution.turned_back,
+            )
+
+
+def _may_get_a_place(facts: Facts, child: ExecutionFact, parent: ExecutionFact | None) -> bool:
+    """Whether the fan-out that it belongs to is what its parent is at."""
+    head = _head(facts, parent)
+    mine = (child.parent_step, child.parent_visit)
+    return head is not None and head.kind in FAN_OUTS and head.of == mine
+
+
+def _waits_in_vain(
+    facts: Facts, execution: ExecutionFact, parent: ExecutionFact | None
+) -> str | None:
+    """Why nothing will ever have it go on; None if something will."""
+    if execution.turned_back:
+        if parent is None or parent.phase != "compensating":
+            return (
+                "it would have to be told by its parent to undo its work, which doesn't turn back"
+            )
+        return None
+    head = _head(facts, execution)
+    kind = None if head is None else head.kind
+    if kind in FAN_OUTS and (kind == "undo-fan-out") is (execution.phase == "compensating"):
+        return None if execution.scheduled else "no reaper will look for its children's ends"
+    if kind == "wait" and (execution.wake_at or execution.waits_for):
+        return _unheard(facts, execution)
+    return f"not for anything: its last checkpoint is of kind {kind}"
+
+
+def _unheard(facts: Facts, execution: ExecutionFact) -> str | None:
+    if execution.scheduled:
+        return None
+    if execution.wake_at is not None:
+        return "no reaper will look whether its time has come"
+    signals = facts.signals.get(execution.execution_id, ())
+    if any(signal.pending and signal.name == execution.waits_for for signal in signals):
+        return "no reaper will look at it, though its signal is there"
+    return None
+
+
+def _head(facts: Facts, execution: ExecutionFact | None) -> CheckpointFact | None:
+    chain = () if execution is None else facts.chains.get(execution.execution_id, ())
+    return chain[-1] if chain else None
 
 
 def _lease(execution: ExecutionFact, lease: LeaseFact, found: Findings) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from fencepost.verify.facts import CheckpointFact, EventFact, Facts
 from fencepost.verify.invariant import Findings
+from fencepost.verify.joined import values_of
 from fencepost.verify.names import REFUSED, digest_of
 
 
@@ -116,12 +117,12 @@ def _places(facts: Facts, event: EventFact) -> Iterator[tuple[str, Any]]:
         return
     if execution.parent_id is None or execution.child_index is None:
         return
-    for checkpoint in facts.chains.get(execution.parent_id, ()):
-        mine = (checkpoint.step, checkpoint.visit) == (
-            execution.parent_step,
-            execution.parent_visit,
-        )
-        if checkpoint.kind == "join" and mine and isinstance(checkpoint.result, list):
-            joined = checkpoint.result[execution.child_index : execution.child_index + 1]
-            for value in joined:
-                yield "in the parent's join", value
+    chain = facts.chains.get(execution.parent_id, ())
+    mine = {
+        checkpoint.kind: checkpoint
+        for checkpoint in chain
+        if checkpoint.of == (execution.parent_step, execution.parent_visit)
+    }
+    if "join" in mine and "fan-out" in mine:
+        for value in values_of(facts, mine["fan-out"], mine["join"], execution.child_index):
+            yield "in the parent's join", value
