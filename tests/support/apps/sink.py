@@ -44,13 +44,13 @@ def _row(ctx: StepContext, what: str) -> dict[str, Any]:
 
 def note(ctx: StepContext, what: str = "ran") -> None:
     """Append a row at once: a step that runs twice leaves two."""
-    with _engine(os.getpid()).begin() as connection:
+    with engine_of_process().begin() as connection:
         connection.execute(sa.insert(sink), _row(ctx, what))
 
 
 def apply_once(ctx: StepContext, what: str = "applied") -> None:
     """An effect that the sink deduplicates by the step key."""
-    engine = _engine(os.getpid())
+    engine = engine_of_process()
     insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
     row = _row(ctx, what) | {"idempotency_key": f"{ctx.step_key}:{what}"}
     with engine.begin() as connection:
@@ -60,6 +60,11 @@ def apply_once(ctx: StepContext, what: str = "applied") -> None:
 def book(ctx: TransactionalContext, what: str = "booked") -> None:
     """An effect inside the step's own transaction."""
     ctx.session.execute(sa.insert(sink), _row(ctx, what))
+
+
+def engine_of_process() -> sa.Engine:
+    """Of the sample tables' own: what a step writes there is not in its transaction."""
+    return _engine(os.getpid())
 
 
 @functools.lru_cache(maxsize=2)
