@@ -12,6 +12,7 @@ from coordinator.watch import Fact
 from fencepost.records import Checkpoint, CheckpointKind, Event, EventName, Execution
 
 PARENT_FAILED = "saga.parent-failed"
+FROM_OUTSIDE = ("execution.cancelled", "execution.deadline-passed")
 
 
 class Tone(StrEnum):
@@ -120,10 +121,14 @@ def _checkpoint_words(entry: Checkpoint) -> tuple[str, Tone] | None:
         case CheckpointKind.COMPENSATING:
             failure: dict[str, Any] = entry.result["failure"]
             # A module that its release tells to undo its work did nothing wrong itself.
-            if failure["code"] != PARENT_FAILED:
-                words = f"{entry.step} ✗  {failure['message']}", Tone.BAD
+            if failure["code"] in FROM_OUTSIDE:
+                words = f"turns back: {failure['message']}", Tone.BAD
+            elif failure["code"] != PARENT_FAILED:
+                words = f"{failure['step']} ✗  {failure['message']}", Tone.BAD
         case CheckpointKind.UNDO_FAN_OUT:
             words = "the modules undo their work", Tone.UNDO
+        case CheckpointKind.REOPENED:
+            words = f"{entry.result['by']} has it go on: {entry.result['why']}", Tone.PLAIN
         case CheckpointKind.BRANCH_FAILED:
             words = f"{entry.step} ✗  {entry.result['message']}", Tone.BAD
         case _:
@@ -156,5 +161,20 @@ def _event_words(event: Event) -> tuple[str, Tone] | None:
             return f"PARKED: {details['reason']}", Tone.BAD
         case EventName.LEASE_RELEASED:
             return "hands on what it had in hand", Tone.PLAIN
+        case _:
+            return _outside_words(event)
+
+
+def _outside_words(event: Event) -> tuple[str, Tone] | None:
+    """What happened to an execution without its owner's doing."""
+    details = event.details
+    match event.name:
+        case EventName.CANCELLED:
+            return f"CANCELLED by {details['by']}: {details['why']}", Tone.ALARM
+        case EventName.DEADLINE_PASSED:
+            return "its deadline has passed: it is turned back, and fenced at once", Tone.ALARM
+        case EventName.PAUSED | EventName.RESUMED:
+            what = "paused" if event.name == EventName.PAUSED else "resumed"
+            return f"{what} by {details['by']}: {details['why']}", Tone.PLAIN
         case _:
             return None

@@ -81,7 +81,7 @@ def event(
     name: EventName,
     *,
     epoch: int = 1,
-    owner: str = "worker-a@host:1:x",
+    owner: str | None = "worker-a@host:1:x",
     at: float = 0.0,
     **more: Any,
 ) -> Fact:

@@ -4,7 +4,7 @@ from coordinator.phrases import Tone, lines, who, worker_of
 from fencepost.records import CheckpointKind, EventName
 from tests.unit.coordinator.facts import checkpoint, event, execution
 
-STEP, UNDO = CheckpointKind.STEP, CheckpointKind.UNDO
+STEP, UNDO, TURNED = CheckpointKind.STEP, CheckpointKind.UNDO, CheckpointKind.COMPENSATING
 
 
 def test_steps_that_one_owner_did_in_a_row_share_a_line() -> None:
@@ -71,20 +71,49 @@ def test_a_refusal_tells_both_epochs_and_who_refused() -> None:
 
 
 def test_a_failed_step_is_told_once_and_not_again_for_each_module() -> None:
-    failure = {"code": "release.gate-failed", "message": "the check ended with exit code 1"}
+    failure = {
+        "code": "release.gate-failed",
+        "message": "the check ended with exit code 1",
+        "step": "gate",
+    }
     told_by_parent = {"code": "saga.parent-failed", "message": "the parent execution failed"}
     facts = [
-        checkpoint(execution(), CheckpointKind.COMPENSATING, "gate", result={"failure": failure}),
+        checkpoint(execution(), TURNED, "compensation", result={"failure": failure}),
         checkpoint(
             execution("one"),
-            CheckpointKind.COMPENSATING,
-            "parent-failed",
+            TURNED,
+            "compensation",
             result={"failure": told_by_parent},
         ),
     ]
     (line,) = lines(facts)
     assert line.text == "gate ✗  the check ended with exit code 1"
     assert line.tone is Tone.BAD
+
+
+def test_who_was_turned_back_from_outside_did_nothing_wrong_at_its_step() -> None:
+    failure = {"code": "execution.cancelled", "message": "cancelled by ann", "step": "stage"}
+    said = {"by": "ann", "why": "the customer left"}
+    facts = [
+        event(execution(), EventName.PAUSED, owner=None, details=said),
+        event(execution(), EventName.CANCELLED, owner=None, details=said),
+        checkpoint(execution(), TURNED, "compensation", result={"failure": failure}),
+        event(execution(), EventName.DEADLINE_PASSED, owner=None),
+    ]
+    told = list(lines(facts))
+    assert [line.text for line in told] == [
+        "paused by ann: the customer left",
+        "CANCELLED by ann: the customer left",
+        "turns back: cancelled by ann",
+        "its deadline has passed: it is turned back, and fenced at once",
+    ]
+    assert [line.worker for line in told] == ["", "", "worker-a", ""]
+
+
+def test_a_person_has_it_go_on() -> None:
+    said = {"by": "ann", "why": "the disk is mended"}
+    (line,) = lines([checkpoint(execution(), CheckpointKind.REOPENED, "reopened", result=said)])
+    assert line.text == "ann has it go on: the disk is mended"
 
 
 def test_beginnings_and_leases_are_not_worth_a_line() -> None:
