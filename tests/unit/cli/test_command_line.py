@@ -9,13 +9,14 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from typer.main import get_group
 from typer.testing import CliRunner
 
 from fencepost import __version__
 from fencepost.cli.app import app
 from fencepost.cli.exits import Exit
 
-COMMANDS = ("migrate", "check", "status", "events", "verify", "retry", "effects", "resolve")
+COMMANDS = tuple(get_group(app).commands)
 VARIABLES = ("FENCEPOST_DATABASE_URL", "FENCEPOST_REDIS_URL", "FENCEPOST_BROKER_URL")
 ID = "12345678-1234-5678-1234-567812345678"
 
@@ -76,6 +77,9 @@ def test_python_m_works():
         ("events", ID),
         ("verify", "--all"),
         ("retry", ID, "--why", "it is mended"),
+        ("cancel", ID, "--why", "it is not wanted"),
+        ("signal", ID, "paid"),
+        ("prune", "--older-than", "90d", "--why", "it is old"),
     ],
 )
 def test_without_a_database_the_error_says_what_to_set(arguments):
