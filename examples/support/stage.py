@@ -69,7 +69,7 @@ def stage(
         database = f"sqlite:///{folder / 'fencepost.sqlite3'}"
         if postgres:
             sql = stack.enter_context(embedded_postgres(folder / "postgres"))
-            database = sql.create_database("fencepost")
+            database = sql.url
         migrate(database)
         os.environ.update(environment)
         os.environ.update(
