@@ -24,6 +24,7 @@ from fencepost import (
 from fencepost.celery.operating import Operating
 from fencepost.engine import Engine
 from fencepost.errors import NeedsPerson
+from fencepost.verify import verify
 from tests.support.inline import Inline
 
 
@@ -190,8 +191,6 @@ def kinds(fleet: Inline, execution_id: UUID) -> list[str]:
 
 
 def is_sound(fleet: Inline) -> bool:
-    from fencepost.verify import verify
-
     url = fleet.database.url.render_as_string(hide_password=False)
     report = verify(url, None, None)
     assert report.ok, report.violations
