@@ -52,7 +52,7 @@ def test_killed_while_giving_back(bench: Bench, order: str, point: str) -> None:
     with ExitStack() as stack:
         # Only when the charge is done: the refund comes past the same points.
         arm = lambda: stack.enter_context(bench.killed_at(point))  # noqa: E731
-        with bench.meanwhile("commit.after", arm, step="ship"):
+        with bench.meanwhile("commit.after", arm, step="compensation"):
             bench.deliver(execution_id)
     assert len(bench.banks["dedupes"].booked(order, "refund")) == (point != "shop.sending")
     bench.dispatch(bench.row(execution_id))
