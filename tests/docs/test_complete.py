@@ -21,6 +21,7 @@ from fencepost.cli.app import app as fencepost_program
 from fencepost.cli.exits import Exit
 from fencepost.decide import CANCELLED, DEADLINE_PASSED, PARENT_FAILED, STOPPED
 from fencepost.effects import EffectKind, EffectStatus
+from fencepost.engine.parked import SKIPPED
 from fencepost.errors import FencepostError
 from fencepost.failure import error_info
 from fencepost.records import CheckpointKind, EventName, Phase, Status
@@ -63,7 +64,14 @@ def test_codes_of_recorded_errors_are_in_the_glossary() -> None:
     rows = [row for row in table_rows(GLOSSARY, "code") if len(row) == 2]
     same(
         (code_in(row[0]) for row in rows),
-        {error_info(ValueError("x")).code, PARENT_FAILED, STOPPED, CANCELLED, DEADLINE_PASSED},
+        {
+            error_info(ValueError("x")).code,
+            PARENT_FAILED,
+            STOPPED,
+            CANCELLED,
+            DEADLINE_PASSED,
+            SKIPPED,
+        },
     )
 
 
