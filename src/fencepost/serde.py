@@ -80,7 +80,8 @@ def load(data: Json, declared: Any, *, what: str) -> Any:
         PayloadError: The stored data doesn't fit the type (any more).
     """
     try:
-        return adapter(declared).validate_json(json.dumps(data))
+        # By its name, as it is stored, and by its alias, as people send it.
+        return adapter(declared).validate_json(json.dumps(data), by_alias=True, by_name=True)
     except ValidationError as problem:
         raise PayloadError(
             f"the stored {what} doesn't fit {describe(declared)}: {_reason(problem)}", what=what

@@ -198,8 +198,24 @@ def _objects(given: Any, wanted: Any, assumed: frozenset[Pair]) -> Fit:
     if not arguments:
         return Fit.TRUSTED
     return min(
-        _fit(one, other, assumed) for one, other in zip(arguments, wanted_arguments, strict=True)
+        _keys(arguments[0], wanted_arguments[0], assumed),
+        _fit(arguments[1], wanted_arguments[1], assumed),
     )
+
+
+def _keys(given: Any, wanted: Any, assumed: frozenset[Pair]) -> Fit:
+    # JSON's keys are texts, and "true" is no number.
+    if wanted not in (Any, object) and _has_bool(given) and not _has_bool(wanted):
+        return Fit.NO
+    return _fit(given, wanted, assumed)
+
+
+def _has_bool(declared: Any) -> bool:
+    if typing.get_origin(declared) is typing.Literal:
+        return any(isinstance(value, bool) for value in typing.get_args(declared))
+    if is_union(declared):
+        return any(map(_has_bool, typing.get_args(declared)))
+    return declared is bool
 
 
 def _typed_dicts(given: Any, wanted: Any, wanted_class: Any, assumed: frozenset[Pair]) -> Fit:
@@ -208,7 +224,7 @@ def _typed_dicts(given: Any, wanted: Any, wanted_class: Any, assumed: frozenset[
         arguments = typing.get_args(wanted)
         if not arguments:
             return Fit.YES
-        keys = _fit(str, arguments[0], assumed)
+        keys = _keys(str, arguments[0], assumed)
         return min([keys, *(_fit(one, arguments[1], assumed) for one in hints.values())])
     if not is_typeddict(wanted_class):
         return Fit.NO
