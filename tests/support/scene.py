@@ -40,6 +40,7 @@ class Scene:
         settings: More fields of `FencepostSettings`.
 
     Attributes:
+        environment: Of the workers, beside what they inherit.
         fleet: The workers.
         gates: Where steps wait, or fail, while the test says so.
         fp: Fencepost in the test's own process.
@@ -67,6 +68,7 @@ class Scene:
         environment |= {"SAMPLE_BROKER": redis_url, "SAMPLE_CONF": json.dumps(conf or {})}
         self.gates = Gates(folder / "gates")
         environment |= {"SAMPLE_SAGAS": sagas, gates.ENVIRONMENT: str(self.gates.folder)}
+        self.environment = environment
         self.fleet = Fleet(folder, "tests.support.apps.worker", environment)
         self._redis: Any = None
 

@@ -32,6 +32,10 @@ class Gates:
         for name in names or [path.name for path in self.folder.iterdir()]:
             (self.folder / name).unlink(missing_ok=True)
 
+    def closed(self) -> set[str]:
+        """The names of those that are."""
+        return {path.name for path in self.folder.iterdir()}
+
 
 def is_shut(name: str) -> bool:
     """A step's side: whether it may not pass."""
