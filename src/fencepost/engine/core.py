@@ -18,6 +18,7 @@ from fencepost.commands import Definition, first_queue
 from fencepost.durable import DurableTask
 from fencepost.engine.effects import PAYLOAD_LIMIT
 from fencepost.engine.heartbeat import Heartbeat
+from fencepost.engine.offers import Offers
 from fencepost.engine.registry import Registry
 from fencepost.engine.run import ANYWHERE
 from fencepost.engine.saga_run import SagaRun
@@ -112,6 +113,7 @@ class Engine:
         self.options = options
         self.effects = effects
         self.limits = limits
+        self._offers = Offers()
 
     @property
     def unattended(self) -> timedelta:
@@ -243,6 +245,9 @@ class Engine:
             )
         # Soon, for a worker that has it: only those look for it (see `Reaper.due`).
         self.executions.defer(execution.execution_id, execution.epoch, LEFT_TO_OTHERS)
+        if self._offers.may_offer(execution.execution_id, self.options.clock()):
+            # And at once, to whoever is free next.
+            self.dispatch(execution)
         return reason
 
     def _become_owner(self, lease: Lease) -> Acquired | Outcome:
