@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,7 +11,6 @@ import sqlalchemy as sa
 
 from fencepost.stores.sql import create_engine
 from fencepost.stores.sql.schema import metadata
-from tests.integration.verify.story import tell
 from tests.support.inline import Inline
 
 Row = dict[str, Any]
@@ -19,27 +18,31 @@ Row = dict[str, Any]
 PLAIN = sa.MetaData()
 for table in metadata.tables.values():
     sa.Table(table.name, PLAIN, *(sa.Column(c.name, c.type) for c in table.columns))
-EXECUTIONS, CHECKPOINTS, EVENTS, EFFECTS = (
-    PLAIN.tables[f"fencepost_{name}"] for name in ("executions", "checkpoints", "events", "effects")
+EXECUTIONS, CHECKPOINTS, EVENTS, EFFECTS, SIGNALS = (
+    PLAIN.tables[f"fencepost_{name}"]
+    for name in ("executions", "checkpoints", "events", "effects", "signals")
 )
 
 
 @dataclass(frozen=True)
 class Original:
-    """All rows of a database in which the story has been told."""
+    """All rows of a database in which stories have been told.
 
-    root: UUID
+    Attributes:
+        started: The executions that were started, by name.
+    """
+
+    started: dict[str, UUID]
     rows: dict[str, list[Row]]
 
     @classmethod
-    def of(cls, fleet: Inline) -> Original:
-        root = tell(fleet)
+    def of(cls, fleet: Inline, started: dict[str, UUID]) -> Original:
         with fleet.database.connect() as connection:
             rows = {
                 name: [dict(row._mapping) for row in connection.execute(sa.select(table))]
                 for name, table in PLAIN.tables.items()
             }
-        return cls(root, rows)
+        return cls(started, rows)
 
     def copy_to(self, url: str) -> Copy:
         engine = create_engine(url)
@@ -49,7 +52,7 @@ class Original:
             for name, table in PLAIN.tables.items():
                 if self.rows[name]:
                     connection.execute(sa.insert(table), self.rows[name])
-        return Copy(url, self.root, engine)
+        return Copy(url, engine, self.started)
 
 
 @dataclass
@@ -57,8 +60,8 @@ class Copy:
     """A copy to break."""
 
     url: str
-    root: UUID
     engine: sa.Engine
+    started: dict[str, UUID] = field(default_factory=dict)
 
     def execute(self, statement: sa.Executable) -> int:
         engine = self.engine
@@ -81,7 +84,7 @@ class Copy:
     def rows(self, table: sa.Table, **where: Any) -> list[Row]:
         query = sa.select(table).where(*_matching(table, where))
         query = query.order_by(
-            *(c for c in table.c if c.name in ("seq", "event_id", "child_index"))
+            *(c for c in table.c if c.name in ("seq", "event_id", "child_index", "number"))
         )
         with self.engine.connect() as connection:
             return [dict(row._mapping) for row in connection.execute(query)]
@@ -91,6 +94,11 @@ class Copy:
         return found
 
     # -- who is who ------------------------------------------------------------------------
+
+    @property
+    def root(self) -> UUID:
+        """The execution that the story begins with."""
+        return self.started["story"]
 
     @property
     def second(self) -> UUID:
@@ -103,8 +111,13 @@ class Copy:
         found: UUID = self.row(EXECUTIONS, parent_id=parent, child_index=index)["execution_id"]
         return found
 
-    def checkpoint(self, execution_id: UUID, kind: str, step: str) -> Row:
-        return self.row(CHECKPOINTS, execution_id=execution_id, kind=kind, step=step)
+    def checkpoint(self, execution_id: UUID, kind: str, step: str, visit: int = 1) -> Row:
+        where = {"execution_id": execution_id, "kind": kind, "step": step, "visit": visit}
+        return self.row(CHECKPOINTS, **where)
+
+    def change(self, entry: Row, **values: Any) -> None:
+        """Change a checkpoint."""
+        self.update(CHECKPOINTS, {"checkpoint_id": entry["checkpoint_id"]}, **values)
 
     def append(self, execution_id: UUID, like: Row, **values: Any) -> None:
         """Extend a chain the right way, with a checkpoint that does not belong there."""

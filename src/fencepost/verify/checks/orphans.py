@@ -76,9 +76,9 @@ def _live(facts: Facts, execution: ExecutionFact, found: Findings) -> None:
 
 def _may_get_a_place(facts: Facts, child: ExecutionFact, parent: ExecutionFact | None) -> bool:
     """Whether the fan-out that it belongs to is what its parent is at."""
-    head = _head(facts, parent)
+    fan_out = None if parent is None else _fan_out(facts, parent)
     mine = (child.parent_step, child.parent_visit)
-    return head is not None and head.kind in FAN_OUTS and head.of == mine
+    return fan_out is not None and fan_out.of == mine
 
 
 def _waits_in_vain(
@@ -91,10 +91,10 @@ def _waits_in_vain(
                 "it would have to be told by its parent to undo its work, which doesn't turn back"
             )
         return None
+    if _fan_out(facts, execution) is not None:
+        return None if execution.scheduled else "no reaper will look for its children's ends"
     head = _head(facts, execution)
     kind = None if head is None else head.kind
-    if kind in FAN_OUTS and (kind == "undo-fan-out") is (execution.phase == "compensating"):
-        return None if execution.scheduled else "no reaper will look for its children's ends"
     if kind == "wait" and (execution.wake_at or execution.waits_for):
         return _unheard(facts, execution)
     return f"not for anything: its last checkpoint is of kind {kind}"
@@ -111,8 +111,17 @@ def _unheard(facts: Facts, execution: ExecutionFact) -> str | None:
     return None
 
 
-def _head(facts: Facts, execution: ExecutionFact | None) -> CheckpointFact | None:
-    chain = () if execution is None else facts.chains.get(execution.execution_id, ())
+def _fan_out(facts: Facts, execution: ExecutionFact) -> CheckpointFact | None:
+    """The fan-out whose children it waits for, in the direction in which it goes."""
+    head = _head(facts, execution)
+    if head is None or head.kind not in FAN_OUTS:
+        return None
+    back = execution.phase == "compensating"
+    return head if (head.kind == "undo-fan-out") is back else None
+
+
+def _head(facts: Facts, execution: ExecutionFact) -> CheckpointFact | None:
+    chain = facts.chains.get(execution.execution_id, ())
     return chain[-1] if chain else None
 
 

@@ -70,12 +70,12 @@ def _woken(
     match woken.told("by"):
         case "time" if waited_for is None and (over := _over_at(since)) is not None:
             if woken.created_at + STATEMENTS_APART < over:
-                _wrong(woken, "early", "ended before its time had come", found, until=over)
+                _wrong(woken, "wait.early", "ended before its time had come", found, until=over)
         case "signal" if waited_for is not None:
             _by_signal(waited_for, woken, signals, found)
         case other:
             what = f"was ended by {other!r}, which it didn't wait for"
-            _wrong(woken, "by-nothing", what, found, waited_for=since.result)
+            _wrong(woken, "wait.by-nothing", what, found, waited_for=since.result)
 
 
 def _over_at(since: CheckpointFact) -> datetime | None:
@@ -91,19 +91,21 @@ def _by_signal(
     by = woken.told("signal_id")
     signal = next((signal for signal in signals if str(signal.signal_id) == by), None)
     if signal is None:
-        _wrong(woken, "signal-unknown", "was ended by a signal that nobody sent", found, signal=by)
+        _wrong(
+            woken, "wait.signal-unknown", "was ended by a signal that nobody sent", found, signal=by
+        )
         return
     if signal.consumed_by != woken.step_key:
         what = "was ended by a signal that is not its own"
-        _wrong(woken, "signal-of-another", what, found, consumed_by=signal.consumed_by)
+        _wrong(woken, "wait.signal-of-another", what, found, consumed_by=signal.consumed_by)
     if (signal.name, signal.payload) != (name, woken.told("payload")):
         what = "has on record another signal than was sent"
-        _wrong(woken, "signal-differs", what, found, sent=[signal.name, signal.payload])
+        _wrong(woken, "wait.signal-differs", what, found, sent=[signal.name, signal.payload])
 
 
 def _wrong(woken: CheckpointFact, code: str, what: str, found: Findings, **more: Any) -> None:
     found.violated(
-        f"wait.{code}",
+        code,
         woken.execution_id,
         f"the wait {woken.step!r} {what}",
         seq=woken.seq,
