@@ -15,8 +15,13 @@ from typing import Protocol
 class Chooser(Protocol):
     """Picks one of several options."""
 
-    def choose(self, options: int) -> int:
-        """A number below `options`, which is 2 or more."""
+    def choose(self, options: int, free: int) -> int:
+        """A number below `options`, which is 2 or more.
+
+        Args:
+            options: How many there are.
+            free: How many of them, from 0 on, take nothing from the budget.
+        """
         ...
 
 
@@ -31,7 +36,7 @@ class Replay:
     record: Sequence[int]
     _next: int = 0
 
-    def choose(self, options: int) -> int:
+    def choose(self, options: int, free: int) -> int:  # noqa: ARG002 - by the protocol
         """See `Chooser.choose`."""
         place, self._next = self._next, self._next + 1
         return min(self.record[place], options - 1) if place < len(self.record) else 0
@@ -39,23 +44,24 @@ class Replay:
 
 @dataclass
 class Walk:
-    """Chance, from a seed: mostly the first option, otherwise any.
+    """Chance, from a seed: mostly what is free, sometimes anything.
 
-    Attributes:
-        restlessness: How likely another than the first option is looked for.
+    How often is for the seed to say too, so that trouble comes early in some runs and late in
+    others.
     """
 
     seed: int
-    restlessness: float = 0.15
     _random: random.Random = field(init=False)
+    _restlessness: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self._restlessness = self._random.choice((0.02, 0.05, 0.1, 0.2))
 
-    def choose(self, options: int) -> int:
+    def choose(self, options: int, free: int) -> int:
         """See `Chooser.choose`."""
-        if self._random.random() >= self.restlessness:
-            return 0
+        if free and self._random.random() >= self._restlessness:
+            return self._random.randrange(free)
         return self._random.randrange(options)
 
 
@@ -70,11 +76,11 @@ class Recorder:
     chooser: Chooser
     picked: list[tuple[int, int]] = field(default_factory=list)
 
-    def choose(self, options: int) -> int:
+    def choose(self, options: int, free: int) -> int:
         """See `Chooser.choose`."""
         if options == 1:
             return 0
-        choice = self.chooser.choose(options)
+        choice = self.chooser.choose(options, free)
         self.picked.append((choice, options))
         return choice
 

@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from fencepost.commands import Definition
+from fencepost.testing.explore.budget import Budget
 from fencepost.testing.explore.choices import Chooser, Recorder, Replay, Walk, following
 from fencepost.testing.explore.driver import Driver, EndlessError
 from fencepost.testing.explore.facts import facts_of
-from fencepost.testing.explore.world import Budget, Moved, World
+from fencepost.testing.explore.scenario import Scenario
+from fencepost.testing.explore.world import Moved, World
 from fencepost.verify.checks import ENGINE_INVARIANTS
 from fencepost.verify.invariant import Findings
-
-
-class Scenario(Protocol):
-    """What is explored. Its sagas and sinks are made once; `begin` resets them.
-
-    Attributes:
-        name: Names it on the command line.
-        sagas: What the workers know.
-        workers: How many.
-    """
-
-    name: str
-    sagas: Sequence[Definition]
-    workers: int
-
-    def begin(self, world: World) -> None:
-        """Start executions, and reset what earlier runs have left in sinks."""
-        ...
-
-    def judge(self, world: World) -> Iterable[str]:
-        """What is wrong with the end of a run, beside what the invariants say."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -89,20 +69,35 @@ class Explored:
     broken: set[tuple[int, str]] = field(default_factory=set)
 
 
+MOST_TOLD = 300
+"""Lines of a timeline that are printed."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No log lines: what happens in a schedule is told by its timeline."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
 def play(scenario: Scenario, chooser: Chooser, budget: Budget) -> Run:
     """Run one schedule."""
-    world = World(scenario.sagas, workers=scenario.workers)
     recorder = Recorder(chooser)
     endless: EndlessError | None = None
-    try:
+    world = World(
+        scenario.registry, workers=scenario.workers, max_recoveries=scenario.max_recoveries
+    )
+    with world:
         scenario.begin(world)
         try:
             Driver(world, recorder, budget).run()
         except EndlessError as error:
             endless = error
         broken = list(_judged(scenario, world, endless))
-    finally:
-        world.close()
     return Run(recorder.record, recorder.picked, broken, world.timeline)
 
 
@@ -120,6 +115,9 @@ def _judged(scenario: Scenario, world: World, endless: EndlessError | None) -> I
     for execution in world.unfinished():
         name = world.name_of(execution)
         yield Broken(0, "run.unfinished", f"{name} is {execution.status}, and nothing happens")
+    for execution in () if scenario.parks else world.parked():
+        name, reason = world.name_of(execution), execution.parked_reason
+        yield Broken(0, "run.parked", f"{name} is parked, and need not be: {reason}")
     facts = facts_of(world)
     for invariant in ENGINE_INVARIANTS:
         findings = Findings(invariant.number)
@@ -194,7 +192,19 @@ def _many(
     seconds: float | None,
     stop_at_failure: bool,
 ) -> Explored:
-    found, began, last = Explored(scenario.name), time.monotonic(), None
+    with quiet():
+        return _run_many(scenario, budget, next_chooser, most, seconds, stop_at_failure)
+
+
+def _run_many(
+    scenario: Scenario,
+    budget: Budget,
+    next_chooser: Callable[[Run | None], Chooser | None],
+    most: int | None,
+    seconds: float | None,
+    stop_at_failure: bool,
+) -> Explored:
+    found, began, last = Explored(str(scenario)), time.monotonic(), None
     while (chooser := next_chooser(last)) is not None:
         if most is not None and found.schedules >= most:
             break
@@ -243,6 +253,9 @@ def told(scenario: Scenario, run: Run) -> str:
     """A run in words: what happened, in order, and which rules it broke."""
     lines = [f"{scenario.name}: schedule {','.join(map(str, run.record)) or '0'}"]
     width = max((len(moved.who) for moved in run.timeline), default=0)
-    lines += [f"  {m.at:>8.3f} s  {m.who:<{width}}  {m.what}" for m in run.timeline]
+    shown = run.timeline
+    if len(shown) > MOST_TOLD:
+        shown = [*shown[: MOST_TOLD - 20], Moved(shown[-20].at, "...", ""), *shown[-20:]]
+    lines += [f"  {m.at:>8.3f} s  {m.who:<{width}}  {m.what}" for m in shown]
     lines += [f"  BROKEN  {broken}" for broken in run.broken]
     return "\n".join(lines)

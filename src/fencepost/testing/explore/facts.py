@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from fencepost.verify.facts import (
     Facts,
     LeaseFact,
     MessageFact,
+    SignalFact,
 )
 from fencepost.verify.names import RUN_TASK
 
@@ -38,6 +40,7 @@ def facts_of(world: World) -> Facts:
             _as(EffectFact, row.effect, resolved=row.effect.resolution is not None)
             for row in tables.effects.values()
         ]
+        signals = [_as(SignalFact, signal) for signal in tables.signals.values()]
     leases = {
         execution_id: LeaseFact(
             execution_id, owner, epoch or None, owner is not None, executions[execution_id].epoch
@@ -53,17 +56,21 @@ def facts_of(world: World) -> Facts:
         effects=_by_execution(effects),
         leases=leases,
         messages=_by_execution(messages),
+        signals=_by_execution(signals),
     )
 
 
 def _as(kind: type[T], record: Any, **more: Any) -> T:
     """A fact with the fields of a record; enumerations as the text that SQL has."""
     values = {
-        f.name: _plain(getattr(record, f.name))
-        for f in fields(kind)  # type: ignore[arg-type] # all kinds are dataclasses
-        if f.name not in more
+        name: _plain(getattr(record, name)) for name in _names(kind) if name not in more
     }
     return kind(**values, **more)
+
+
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
 
 
 def _plain(value: Any) -> Any:

@@ -52,15 +52,18 @@ class Scheduled:
         found = getattr(self._store, operation)
         if not callable(found):
             return found
-        if operation in CONTEXTS:
-            return self._context(found)
-        return self._operation(found, operation)
+        wrapped = (
+            self._context(found) if operation in CONTEXTS else self._operation(found, operation)
+        )
+        setattr(self, operation, wrapped)  # the next call doesn't come here
+        return wrapped
 
     def _operation(self, found: Callable[..., Any], operation: str) -> Callable[..., Any]:
         lossy = operation in WRITES
+        name = f"{self._name}.{operation}"
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            what = f"{self._name}.{operation}{_about(args)}"
+            what = name + _about(args)
             verdict = self._scheduler.point(what, lossy=lossy)
             if verdict is Verdict.LOSE_REQUEST:
                 raise ServiceUnavailableError(f"{what}: nobody answers", service=self._name)
@@ -86,7 +89,7 @@ def _about(args: tuple[Any, ...]) -> str:
         return ""
     first = args[0]
     kind = getattr(first, "kind", None)
-    step = getattr(first, "step", None) or getattr(first, "step_key", None)
-    if kind is not None and step is not None:
-        return f"({kind} {str(step).rpartition('-')[2]})"
-    return ""
+    if kind is None:
+        return ""
+    step = getattr(first, "step", None) or getattr(first, "effect", None)
+    return f"({kind} {step})" if step is not None else ""

@@ -14,6 +14,10 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 
+START = "start"
+"""Where a task is that nobody has moved yet."""
+
+
 class Gone(BaseException):
     """Ends what is left of a dead task when the world ends. Nothing catches it."""
 
@@ -45,19 +49,30 @@ class Task:
         worker: Who runs it.
         at: What it is about to do.
         lossy: Whether the answer to that can get lost.
+        after: Must have come to its end before this one begins.
+        patient: Whether time may go by before it begins, as with what a user does.
     """
 
     name: str
     worker: str
     condition: Condition = Condition.READY
-    at: str = "start"
+    at: str = START
     lossy: bool = False
+    after: Task | None = None
+    patient: bool = False
     green: Any = field(default=None, repr=False)
 
     @property
     def ready(self) -> bool:
         """Whether it can move."""
-        return self.condition is Condition.READY
+        if self.condition is not Condition.READY:
+            return False
+        return self.after is None or self.after.condition is Condition.DONE
+
+    @property
+    def waits_to_begin(self) -> bool:
+        """Whether it is a user's task that nobody has moved yet."""
+        return self.patient and self.at == START
 
 
 class Scheduler:
@@ -66,12 +81,21 @@ class Scheduler:
     def __init__(self) -> None:
         self._hub = getcurrent()
         self._ended = False
+        self._of: dict[Any, Task] = {}
         self.tasks: list[Task] = []
         self.errors: list[tuple[Task, BaseException]] = []
 
-    def spawn(self, name: str, worker: str, function: Callable[[], object]) -> Task:
-        """Add a task; it begins when it is first moved."""
-        task = Task(name, worker)
+    def spawn(
+        self,
+        name: str,
+        worker: str,
+        function: Callable[[], object],
+        *,
+        after: Task | None = None,
+        patient: bool = False,
+    ) -> Task:
+        """Add a task; it begins when it is first moved. See `Task` for the arguments."""
+        task = Task(name, worker, after=after, patient=patient)
 
         def body(_verdict: Verdict) -> None:
             try:
@@ -83,8 +107,21 @@ class Scheduler:
             task.condition = Condition.DONE
 
         task.green = greenlet(body, parent=self._hub)
+        self._of[task.green] = task
         self.tasks.append(task)
         return task
+
+    def current(self) -> Task | None:
+        """The task that runs; None for whoever drives."""
+        return self._of.get(getcurrent())
+
+    def perish(self) -> None:
+        """The task that runs dies here, as a process does that its own code kills."""
+        task = self.current()
+        assert task is not None, "only a task can die"
+        task.condition = Condition.DEAD
+        self._hub.switch()
+        raise Gone
 
     def move(self, task: Task, verdict: Verdict = Verdict.GO) -> None:
         """Let a task go on to its next scheduling point, or to its end."""
@@ -99,10 +136,9 @@ class Scheduler:
         """
         if self._ended:
             raise Gone
-        current = getcurrent()
-        if current is self._hub:
+        task = self.current()
+        if task is None:
             return Verdict.GO
-        task = next(t for t in self.tasks if t.green is current)
         task.at, task.lossy = what, lossy
         verdict: Verdict = self._hub.switch()
         if self._ended:

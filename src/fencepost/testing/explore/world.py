@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Self
 from uuid import UUID
 
-from greenlet import getcurrent
-
+from fencepost import faults
 from fencepost.commands import Definition
 from fencepost.engine import Engine, EngineOptions
 from fencepost.engine.heartbeat import Heartbeat
 from fencepost.engine.reaper import Reaper
 from fencepost.engine.registry import Registry
-from fencepost.errors import ServiceUnavailableError, Suspended
+from fencepost.errors import ExecutionStateError, ServiceUnavailableError, Suspended
 from fencepost.ports import LeaseStore
-from fencepost.records import Execution, Lease, Status
+from fencepost.records import Execution, Lease, Phase, Status
 from fencepost.stores.memory import (
     MemoryEffectStore,
     MemoryExecutionStore,
     MemoryLeaseStore,
     MemoryLimitStore,
 )
+from fencepost.stores.memory import waiting
 from fencepost.testing.explore.hearts import StillHeart
+from fencepost.testing.explore.people import People
 from fencepost.testing.explore.scheduled import Scheduled
-from fencepost.testing.explore.scheduler import Scheduler, Task
+from fencepost.testing.explore.scheduler import Scheduler, Task, Verdict
 
 TTL = timedelta(seconds=10)
 START = 1_000_000.0
@@ -36,12 +37,12 @@ REAPER = "reaper"
 USER = "user"
 
 
-class Sink(Protocol):
-    """Where effects land, in a world: it offers scheduling points, and can be judged."""
+POINTS = frozenset({"effect.after-intent"})
+"""Crash points that are scheduling points: what follows them acts on a look at the clock.
 
-    def joins(self, world: World) -> None:
-        """Be given the world before anything runs."""
-        ...
+Between two operations on stores nothing else can be told apart, so that it is enough to stop
+before each operation.
+"""
 
 
 @dataclass(eq=False)
@@ -50,6 +51,8 @@ class Message:
 
     execution_id: UUID
     name: str
+    doubled: bool = False
+    delayed: bool = False
 
 
 @dataclass
@@ -82,18 +85,19 @@ class World:
     """One run's world.
 
     Args:
-        sagas: What the workers know.
+        registry: What the workers know.
         workers: How many; each runs one delivery at a time.
         max_recoveries: As in `EngineOptions`.
 
     Attributes:
         timeline: What has happened.
         messages: Hints under way, in the order in which they were sent.
+        held: Hints that are held up until time has gone by.
+        started: Executions that `start` has made.
+        people: What users do; from tasks of theirs (see `user`).
     """
 
-    def __init__(
-        self, sagas: Iterable[Definition], *, workers: int = 2, max_recoveries: int = 5
-    ) -> None:
+    def __init__(self, registry: Registry, *, workers: int = 2, max_recoveries: int = 5) -> None:
         self.scheduler = Scheduler()
         self.clock = Clock()
         self.executions = MemoryExecutionStore(clock=self.clock)
@@ -102,17 +106,37 @@ class World:
         self.limits = MemoryLimitStore(self.executions)
         self.workers = tuple(f"w{number + 1}" for number in range(workers))
         self.messages: list[Message] = []
+        self.held: list[Message] = []
         self.timeline: list[Moved] = []
+        self.started: list[UUID] = []
         self._hearts: list[StillHeart] = []
         self._names: dict[UUID, str] = {}
-        registry = Registry(sagas)
         self._engines = {
             worker: self._engine(worker, registry, max_recoveries)
             for worker in (*self.workers, REAPER, USER)
         }
+        self.people = People(self.engine())
+        self._chance = random.getstate()
+        self._logging = logging.root.manager.disable
+
+    def __enter__(self) -> Self:
         # Jitter is chance too: a schedule must lead to the same run each time.
         random.seed(0)
-        logging.disable(logging.CRITICAL)
+        if self._logging < logging.CRITICAL:
+            logging.disable(logging.CRITICAL)
+        faults.install(self._crash_point)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.scheduler.end()
+        faults.install(None)
+        if self._logging < logging.CRITICAL:
+            logging.disable(self._logging)
+        random.setstate(self._chance)
+
+    def _crash_point(self, name: str, _facts: object) -> None:
+        if name in POINTS:
+            self.scheduler.point(name)
 
     def _engine(self, worker: str, registry: Registry, max_recoveries: int) -> Engine:
         def seen(store: Any, name: str) -> Any:
@@ -135,7 +159,8 @@ class World:
         )
 
     def _heart(self, _leases: LeaseStore, lease: Lease, ttl: timedelta, clock: Any) -> Heartbeat:
-        owner = self.current()
+        owner = self.scheduler.current()
+        assert owner is not None, "executions are run by tasks"
         heart = StillHeart(
             self.leases,
             lease,
@@ -168,14 +193,57 @@ class World:
         """The engine of a worker, of the reaper or of a user."""
         return self._engines[worker]
 
-    def current(self) -> Task:
-        """The task that runs."""
-        green = getcurrent()
-        return next(task for task in self.scheduler.tasks if task.green is green)
+    def point(self, what: str, *, lossy: bool = False) -> Verdict:
+        """A scheduling point of a sink or a step's body.
 
-    def point(self, what: str) -> None:
-        """A scheduling point of a sink or a step's body."""
-        self.scheduler.point(what)
+        Args:
+            what: Is about to be done.
+            lossy: Whether it may be told that the request, or its answer, is lost.
+
+        Returns:
+            What becomes of it; always `Verdict.GO` unless it is lossy.
+        """
+        return self.scheduler.point(what, lossy=lossy)
+
+    def perish(self) -> None:
+        """Let the worker die that runs this, as code does that kills its process."""
+        self.scheduler.perish()
+
+    def start(self, saga: Definition, value: Any, *, key: str = "one", **options: Any) -> UUID:
+        """Start an execution, as a user does, and send its first message.
+
+        Args:
+            saga: What to run.
+            value: Its input.
+            key: Its business key: with it, ids are the same in every run.
+            **options: Of `Engine.create`.
+        """
+        execution, created = self.engine().create(saga, value, key=key, **options)
+        if created:
+            self.started.append(execution.execution_id)
+            self.engine().dispatch(execution)
+        return execution.execution_id
+
+    def user(
+        self, name: str, does: Callable[[], object], *, after: Task | None = None
+    ) -> Task:
+        """Have a user do something at any time, also when time has gone by.
+
+        What the state of an execution doesn't allow is refused, and no more than told.
+
+        Args:
+            name: In words, for the timeline.
+            does: Called once.
+            after: Another task that comes first.
+        """
+
+        def run() -> None:
+            try:
+                does()
+            except ExecutionStateError as refused:
+                self.tell(USER, refused.message)
+
+        return self.scheduler.spawn(name, USER, run, after=after, patient=True)
 
     def deliver(self, message: Message, worker: str) -> Task:
         """Give a message to a worker."""
@@ -215,21 +283,49 @@ class World:
 
     def next_event(self) -> float | None:
         """When something becomes due, or a lease runs out; None where all is at rest."""
-        held = [expires for _, owner, _, expires in self.leases.entries() if owner is not None]
-        if not held and not self.unfinished():
+        look = self.leases.next_look()
+        if look is None and not self.unfinished():
             return None
-        with self.executions.locked() as (tables, _, _):
-            due = [row.due_at for row in tables.rows.values() if row.due_at is not None]
-            late = [
-                row.execution.deadline_at.timestamp()
-                for row in tables.rows.values()
-                if row.execution.deadline_at is not None and not row.execution.status.ended
-            ]
-        return min([*due, *late, *held], default=None)
+        return min([*self._due(), *([] if look is None else [look])], default=None)
 
-    def advance(self, until: float) -> None:
-        """Let time go by; hearts of those that are not frozen beat."""
-        while True:
+    def _due(self) -> Iterator[float]:
+        with self.executions.locked() as (tables, _, at):
+            for row in tables.rows.values():
+                execution = row.execution
+                if row.due_at is not None and execution.paused_at is None:
+                    wakes = execution.wake_at
+                    if execution.status is not Status.WAITING:
+                        yield row.due_at
+                    elif waiting.ready(tables, row, at) or waiting.has_places(tables, row):
+                        yield row.due_at
+                    elif wakes is not None and execution.turned_back is None:
+                        yield max(row.due_at, wakes.timestamp())
+                if (
+                    execution.deadline_at is not None
+                    and execution.phase is Phase.FORWARD
+                    and execution.status in (Status.QUEUED, Status.ACTIVE, Status.WAITING)
+                ):
+                    yield execution.deadline_at.timestamp()
+
+    def something_is_due(self) -> bool:
+        """Whether a reaper would find anything."""
+        due = self.next_event()
+        return due is not None and due <= self.clock.now
+
+    def last_expiry(self) -> float | None:
+        """When the last of the leases runs out that somebody holds."""
+        entries = self.leases.entries()
+        live = [at for _, owner, _, at in entries if owner is not None and at > self.clock.now]
+        return max(live, default=None)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the world began."""
+        return self.clock.now - START
+
+    def advance(self, until: float, *, beating: bool = True) -> None:
+        """Let time go by; hearts of those that are not frozen beat, if any may."""
+        while beating:
             beats = [h for h in self._hearts if h.owner.ready and h.next_beat <= until]
             if not beats:
                 break
@@ -245,14 +341,37 @@ class World:
     # -- asking ----------------------------------------------------------------------------
 
     def unfinished(self) -> list[Execution]:
-        """Executions that have neither ended nor wait for a person or a pause."""
-        with self.executions.locked() as (tables, _, _):
-            rows = [row.execution for row in tables.rows.values()]
+        """Executions that have neither ended nor wait for a person, or for whoever waits for one."""
+        everything = self.all_executions()
+        resting = {e.execution_id for e in everything if e.status is Status.PARKED}
+        parents = {e.execution_id: e.parent_id for e in everything}
+        for execution_id in list(resting):
+            parent = parents[execution_id]
+            while parent is not None:
+                resting.add(parent)
+                parent = parents[parent]
         return [
             e
-            for e in rows
-            if not e.status.ended and e.status is not Status.PARKED and e.paused_at is None
+            for e in everything
+            if not e.status.ended and e.paused_at is None and e.execution_id not in resting
         ]
+
+    def parked(self) -> list[Execution]:
+        """Executions that wait for a person."""
+        return [e for e in self.all_executions() if e.status is Status.PARKED]
+
+    def all_executions(self) -> list[Execution]:
+        """Every execution, in the order of their making."""
+        with self.executions.locked() as (tables, _, _):
+            return [row.execution for row in tables.rows.values()]
+
+    def end_of(self, execution_id: UUID) -> Execution:
+        """The execution, or what continues it as new."""
+        with self.executions.locked() as (tables, _, _):
+            row = tables.rows[execution_id]
+            while row.execution.status is Status.CONTINUED:
+                row = tables.rows[UUID(row.execution.result["continued_as"])]
+            return row.execution
 
     def name_of(self, execution: Execution) -> str:
         """A short name, for the timeline."""
@@ -261,26 +380,4 @@ class World:
 
     def tell(self, who: str, what: str) -> None:
         """Add to the timeline."""
-        self.timeline.append(Moved(round(self.clock.now - START, 3), who, what))
-
-    def close(self) -> None:
-        """End the world."""
-        self.scheduler.end()
-        logging.disable(logging.NOTSET)
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How much may happen to the tasks of one run.
-
-    Attributes:
-        preemptions: How often a task that could go on is made to wait for another.
-        faults: Deaths, freezes, lost and doubled messages, lost answers, forgetting, in all.
-        kinds: Of faults.
-    """
-
-    preemptions: int = 1
-    faults: int = 1
-    kinds: frozenset[str] = field(
-        default=frozenset({"kill", "freeze", "lose-answer", "lose-request", "forget", "double"})
-    )
+        self.timeline.append(Moved(self.elapsed, who, what))
