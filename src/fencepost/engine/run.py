@@ -259,6 +259,11 @@ class Run(ABC):
             if delay is None:
                 self.park(last.step, last.visit, str(problem), problem)
             self.retry(last.step, last.visit, problem, delay)
+        except StaleLeaseFenceError as refused:
+            # The sink knows a later owner. Whether there is one is for the checkpoint store to say.
+            if self.own.attempt >= MAX_REFUSALS:
+                self.park(last.step, last.visit, str(refused), refused)
+            self.retry(last.step, last.visit, refused, REFUSED_RETRY)
 
     @contextmanager
     def _transaction(self, step: Step[Any, Any], token: FenceToken) -> Iterator[Transaction | None]:
