@@ -103,6 +103,11 @@ class MemoryLeaseStore:
             known = self._entries.items()
             return [(id_, entry.owner, entry.epoch, entry.expires) for id_, entry in known]
 
+    def next_look(self) -> float | None:
+        """When `claim_expired` has something to tell next, if nothing changes until then."""
+        with self._mutex:
+            return min(self._look_at.values(), default=None)
+
     def flush(self) -> None:
         """Lose everything at once, as FLUSHALL or a failover to an empty replica does."""
         with self._mutex:
