@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from fencepost import EffectCall, EffectKind, Saga, Status, StepContext, effect, step
 from fencepost.engine.decisions import decide_effect
 from fencepost.verify import Report, Verdict, verify
+from tests.integration.verify.journeys import WHO, Office
 from tests.support.inline import Inline
 
 
@@ -102,6 +103,31 @@ def test_what_is_in_doubt_may_be_so_while_it_is_parked_and_once_decided(fleet, c
     assert fleet.row(execution_id).status is Status.COMPENSATED
     found = report(fleet)
     assert found.ok, found.violations
+
+
+@pytest.mark.parametrize("how", ["skip", "resolve"])
+def test_what_landed_before_it_was_cancelled_is_decided_about_by_a_person(fleet, how):
+    """It comes back to a step that isn't completed, and whose effect has landed."""
+    execution_id = fleet.start(order, Money(cents=5))
+    office = Office(fleet)
+    with fleet.meanwhile("effect.confirmed", lambda: office.cancel(execution_id, **WHO)):
+        fleet.drain()
+    assert fleet.row(execution_id).status is Status.PARKED
+    assert report(fleet).ok
+    if how == "skip":
+        office.skip(execution_id, **WHO)
+    else:
+        office.resolve_step(execution_id, Money(cents=5), **WHO)
+    fleet.drain()
+    undone = how == "resolve"
+    assert fleet.row(execution_id).status is (Status.COMPENSATED if undone else Status.FAILED)
+    found = report(fleet)
+    assert found.ok, found.violations
+    left = [note for note in found.line(5).notes if "has decided to leave behind" in note]
+    assert len(left) == (not undone)
+    change(fleet, "UPDATE fencepost_events SET details = '{}' WHERE name = 'execution.unparked'")
+    codes = {violation.code for violation in report(fleet).violations}
+    assert codes == {"compensation.not-turned-back" if undone else "effect.left-behind"}
 
 
 def test_an_undo_is_not_complete_over_an_unknown_outcome(fleet):

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from fencepost import identity, serde
+from fencepost.decide import TOLD_BY_PARENT
 from fencepost.records import ENDED, EventName
 from fencepost.verify import names
 
@@ -31,3 +32,6 @@ def test_words():
     assert names.ACQUIRED == EventName.LEASE_ACQUIRED
     assert names.RAISED == EventName.EPOCH_RAISED
     assert {EventName.LEASE_LOST, EventName.ZOMBIE_WRITE_REJECTED} == names.REFUSED
+    assert names.FROM_ABOVE == TOLD_BY_PARENT
+    people = (names.CANCELLED, names.REOPENED, names.UNPARKED, names.REPINNED, names.FORKED)
+    assert {*people, names.DEADLINE_PASSED} <= set(EventName)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fencepost.verify.facts import EffectFact, ExecutionFact, Facts
 from fencepost.verify.invariant import Findings
-from fencepost.verify.names import UNPARKED
+from fencepost.verify.people import decided
 
 UNKNOWN = ("intent", "in-doubt")
 DECIDED = "effect.resolved"
@@ -110,7 +110,7 @@ def _not_left_behind(
         return
     if _has_checkpoint(facts, effect, "step", "undo"):
         return
-    if _skipped(facts, effect):
+    if decided(facts, effect.execution_id, "skip", effect.step_key):
         found.note(f"a person has decided to leave behind what {effect.step_key} did")
     else:
         found.violated(
@@ -122,17 +122,6 @@ def _not_left_behind(
             key=effect.key,
             step_key=effect.step_key,
         )
-
-
-def _skipped(facts: Facts, effect: EffectFact) -> bool:
-    """Whether a person had the execution go on without the step that did this."""
-    for event in facts.events.get(effect.execution_id, ()):
-        told = event.details.get("directive") if event.name == UNPARKED else None
-        if isinstance(told, dict) and told.get("do") == "skip":
-            key = f"{effect.execution_id}:{told.get('step')}:{told.get('visit')}"
-            if key == effect.step_key:
-                return True
-    return False
 
 
 def _on_record(facts: Facts, effect: EffectFact, found: Findings) -> None:

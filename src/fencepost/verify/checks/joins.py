@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from fencepost.verify.facts import CheckpointFact, Facts
 from fencepost.verify.invariant import Findings
 from fencepost.verify.joined import Outcome, fits, outcomes
-from fencepost.verify.names import UNPARKED
+from fencepost.verify.people import decided
 from fencepost.verify.turns import Visit, forward
 
 NOTE = (
@@ -83,7 +83,7 @@ def _children(
             written_at=late.last_at,
             status=late.child.status,
         )
-    if _given_by_a_person(facts, entry):
+    if decided(facts, execution_id, "resolve", entry.step_key):
         found.examined("joins decided by people")
     elif all(outcome.succeeded is not None for outcome in ended):
         if not all(outcome.succeeded for outcome in ended):
@@ -118,19 +118,6 @@ def _stopped(stop: CheckpointFact, ended: Sequence[Outcome], found: Findings) ->
             seq=stop.seq,
             children=_told(ended),
         )
-
-
-def _given_by_a_person(facts: Facts, join: CheckpointFact) -> bool:
-    wanted = {"do": "resolve", "step": join.step, "visit": join.visit}
-    directives = (
-        event.details.get("directive")
-        for event in facts.events.get(join.execution_id, ())
-        if event.name == UNPARKED
-    )
-    return any(
-        isinstance(told, Mapping) and {name: told.get(name) for name in wanted} == wanted
-        for told in directives
-    )
 
 
 def _told(ended: Sequence[Outcome]) -> list[dict[str, object]]:

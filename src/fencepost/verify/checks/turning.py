@@ -24,6 +24,7 @@ from fencepost.verify.names import (
     REPINNED,
     STOPPED,
 )
+from fencepost.verify.people import decided
 from fencepost.verify.turns import Turn, forward, turns_of
 
 TURNING = ("compensating", "task-failed")
@@ -185,7 +186,7 @@ def _as_told(facts: Facts, execution: ExecutionFact, found: Findings) -> None:
 
 def _went_on(facts: Facts, execution: ExecutionFact, epoch: int, *, told: bool) -> str | None:
     chain = facts.chains.get(execution.execution_id, ())
-    following = next((c for c in chain if c.epoch > epoch), None)
+    following = next((c for c in chain if c.epoch > epoch and not _given(facts, c)), None)
     if following is not None:
         if following.kind in TURNING:
             return None
@@ -194,6 +195,12 @@ def _went_on(facts: Facts, execution: ExecutionFact, epoch: int, *, told: bool) 
         # One that had ended when its parent turned back may have nothing to undo.
         return f"it is {execution.status} without having done so" if told else None
     return None if execution.turned_back else "its row doesn't say so any more"
+
+
+def _given(facts: Facts, entry: CheckpointFact) -> bool:
+    """Whether a person has completed the step that was in hand, so that it can be undone."""
+    is_step = entry.kind == "step"
+    return is_step and decided(facts, entry.execution_id, "resolve", entry.step_key)
 
 
 # -- the row -------------------------------------------------------------------------------

@@ -80,9 +80,12 @@ def _woken(
 
 def _over_at(since: CheckpointFact) -> datetime | None:
     seconds, until = since.told("seconds"), since.told("until")
-    if until is not None:
-        return datetime.fromisoformat(until)
-    return None if seconds is None else since.created_at + timedelta(seconds=seconds)
+    try:
+        if until is not None:
+            return datetime.fromisoformat(until)
+        return None if seconds is None else since.created_at + timedelta(seconds=seconds)
+    except (ValueError, TypeError):
+        return None  # it is told below that nobody knows what it waited for
 
 
 def _by_signal(
