@@ -22,8 +22,8 @@ PATIENCE = timedelta(seconds=10)
 after which the store takes one for absent."""
 
 BRIEFLY = timedelta(seconds=1)
-"""A wait that is slept out: handed back, several would be found by one look of the reaper, and
-begin together."""
+"""A wait, or the end of a longer one, that is slept out: handed back until its turn, several
+would be found by one look of the reaper, and begin together."""
 
 
 def wait(run: Run, step: Step[Any, Any], name: str, stored: Any) -> None:
@@ -49,10 +49,13 @@ def wait(run: Run, step: Step[Any, Any], name: str, stored: Any) -> None:
         raise BodyFailedError(error) from error
     run.permit = (resource, limit)
     left = _ask(run, resource, limit)
-    if left is not None and left <= BRIEFLY:
+    while left is not None and left <= BRIEFLY:
+        if not left:
+            return
         run.engine.options.sleep(left.total_seconds())
-        return
-    run.hand_back(PATIENCE if left is None else left)
+        # Told that it has come: else it would be taken for absent, and its place be given away.
+        left = _ask(run, resource, limit)
+    run.hand_back(PATIENCE if left is None else left - BRIEFLY)
     if left is None and _ask(run, resource, limit) is not None:
         # Its turn came between the question and the handing back, and the call went unheard.
         run.engine.dispatch(run.own.execution)

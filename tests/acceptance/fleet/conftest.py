@@ -29,7 +29,7 @@ class VerifiedScene(Protocol):
         ...
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def verified_scene(make_scene: MakeScene) -> VerifiedScene:
     """A test that has come to its end leaves nothing behind that breaks an invariant."""
 
