@@ -1,11 +1,11 @@
-"""What a run leaves for later: `report.json`, `events.jsonl`."""
+"""What a run leaves for later: `report.json`, `report.html`, `events.jsonl`."""
 
 from __future__ import annotations
 
 import json
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -18,13 +18,23 @@ from coordinator.claims import Claim
 from coordinator.scenarios import Course
 from coordinator.site import SQLITE_FILE, Site
 from coordinator.views import gate_of, plan_of
+from fencepost import report
 from fencepost.ports import ExecutionStore
 from fencepost.records import Event
-from fencepost.verify import Report
+from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore
+from fencepost.verify import Report, Verdict
 from ledger import attempts, database
 
 REPORT_FILE = "report.json"
+PAGE_FILE = "report.html"
 EVENTS_FILE = "events.jsonl"
+_STRUCK = {
+    "freeze": "frozen",
+    "late-write": "frozen",
+    "kill": "killed",
+    "term": "told to leave",
+    "partition": "cut off",
+}
 _PACKAGES = ("fencepost", "celery", "kombu", "redis", "sqlalchemy")
 
 
@@ -89,10 +99,64 @@ class RunReport:
         }
 
     def write_history(self, executions: ExecutionStore) -> None:
-        """Append the run's events and checkpoints to `events.jsonl`."""
+        """Append the run's events and checkpoints to `events.jsonl`, and write the page."""
         entries = history(executions, self.execution_id)
         with (self.site.folder / EVENTS_FILE).open("a") as log:
             log.writelines(f"{json.dumps(entry, default=str)}\n" for entry in entries)
+        path = self.site.folder / PAGE_FILE
+        if path.exists():  # of an earlier one of several releases
+            path = path.with_stem(f"report-{self.execution_id}")
+        path.write_text(self.page(executions), "utf-8")
+
+    def page(self, executions: ExecutionStore) -> str:
+        """The run as one HTML page, for people who were not there."""
+        assert isinstance(executions, SqlExecutionStore)  # scenarios have no other
+        timeline = report.read(
+            executions, SqlEffectStore(executions), self.execution_id, list(self._outside())
+        )
+        sections = [
+            report.Section(
+                "What must be so, read back from SQL and disk",
+                ("", "claim", "found"),
+                [(claim.held, claim.what, claim.shown) for claim in self.claims],
+            )
+        ]
+        if self.invariants is not None:
+            rows = [
+                (line.verdict != Verdict.VIOLATED, f"{line.number}. {line.title}", line.verdict)
+                for line in self.invariants.invariants
+            ]
+            sections.append(
+                report.Section("The invariants, from stored facts", ("", "invariant", ""), rows)
+            )
+        return report.render(
+            f"Scenario {self.scenario}: {'as promised' if self.ok else 'NOT as promised'}",
+            timeline,
+            summary=[*self._told(), *self.damage],
+            sections=sections,
+        )
+
+    def _outside(self) -> Iterator[report.Outside]:
+        if self.course is None:
+            return
+        struck = self.course.struck
+        returned = [event.at for event in self.course.refusals if event.at is not None]
+        yield report.Outside(
+            struck.worker.name,
+            datetime.fromtimestamp(struck.at, UTC),
+            min(returned, default=None),
+            _STRUCK.get(self.scenario, self.scenario),
+        )
+
+    def _told(self) -> Iterator[str]:
+        yield f"A release of the factory, played as scenario {self.scenario!r} on real workers."
+        if self.course is not None:
+            struck = self.course.struck
+            how = _STRUCK.get(self.scenario, self.scenario)
+            yield (
+                f"{struck.worker.name} was {how} at {struck.point}, with epoch"
+                f" {struck.execution.epoch} of execution {struck.execution_id}."
+            )
 
 
 def history(executions: ExecutionStore, root_id: UUID) -> list[dict[str, Any]]:

@@ -315,6 +315,37 @@ def failure_record(saga_input: Any, step: str, visit: int, info: ErrorInfo) -> A
     return failure.model_dump(mode="json")
 
 
+def interrupted(saga: Saga[Any, Any], chain: Sequence[Checkpoint]) -> RunStep | None:
+    """The step that was in hand when an execution was turned back, if it was a step.
+
+    It isn't completed, so it isn't undone: what it has done in the world is for a person.
+    """
+    progress = Progress(chain)
+    entered = progress.turned_at
+    if entered is None:
+        command = Forward(progress).through(saga)
+    else:
+        branch = saga.branch_named(entered.result["branch"])
+        undoing = _next_undo(saga, progress, entered, branch) is not None
+        if undoing or branch is None or not branch.nodes:
+            return None
+        command = _in_branch(progress, entered, branch, entered.result["failure"])
+    return command if isinstance(command, RunStep) else None
+
+
+FORWARD_KINDS = frozenset(
+    {
+        CheckpointKind.STEP,
+        CheckpointKind.FAN_OUT,
+        CheckpointKind.JOIN,
+        CheckpointKind.DECISION,
+        CheckpointKind.WAIT,
+        CheckpointKind.WOKEN,
+        CheckpointKind.STOP,
+    }
+)
+
+
 def misfit(saga: Definition, phase: Phase, chain: Sequence[Checkpoint]) -> str | None:
     """Why a chain can't be continued by another version of its saga; None if it can.
 
@@ -330,7 +361,8 @@ def misfit(saga: Definition, phase: Phase, chain: Sequence[Checkpoint]) -> str |
         reached = walk.through(saga)
     except CheckpointForkError as problem:
         return problem.message
-    missed = [entry for entry in chain if entry.seq not in walk.seen]
+    forward = (entry for entry in chain if entry.kind in FORWARD_KINDS)
+    missed = [entry for entry in forward if entry.seq not in walk.seen]
     if missed:
         return f"{missed[0].step!r} is on record, and this version doesn't come to it"
     if isinstance(reached, Finish):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -174,6 +175,33 @@ def verify(
         raise typer.BadParameter("name a run, or give --all")
     verify_stored(
         database_url, redis_url, broker_url, run, settle, redis_prefix=redis_prefix, as_json=json
+    )
+
+
+@app.command(epilog=EPILOG)
+def report(
+    execution: Annotated[str, typer.Argument(metavar="RUN", help="Any execution of the run")],
+    target: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="By default RUN.html")
+    ] = None,
+    *,
+    database_url: options.DatabaseUrl = None,
+    redis_url: options.RedisUrl = None,
+    broker_url: options.BrokerUrl = None,
+    redis_prefix: options.RedisPrefix = options.PREFIX,
+    json: options.Json = False,
+) -> None:
+    """Write a run as one HTML page: a lane for each worker, takeovers, refused writes, effects."""
+    from fencepost.cli.reporting import write_report
+
+    write_report(
+        database_url,
+        execution,
+        target,
+        redis_url,
+        broker_url,
+        redis_prefix=redis_prefix,
+        as_json=json,
     )
 
 

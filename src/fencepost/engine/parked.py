@@ -8,8 +8,16 @@ from enum import StrEnum
 from typing import Any
 
 from fencepost import serde
-from fencepost.commands import Definition, JoinChildren, RunStep, RunUndo, Wait, Wake
-from fencepost.decide import RETURN_STEP, decide
+from fencepost.commands import (
+    Command,
+    Definition,
+    JoinChildren,
+    RunStep,
+    RunUndo,
+    Wait,
+    Wake,
+)
+from fencepost.decide import RETURN_STEP, decide, interrupted
 from fencepost.durable import DurableTask
 from fencepost.effects.model import UNKNOWN_OUTCOME
 from fencepost.engine.refusals import wrong_state
@@ -115,7 +123,11 @@ def _by_definition(
     execution: Execution, chain: Sequence[Checkpoint], saga: Saga[Any, Any]
 ) -> InHand:
     try:
-        command = decide(saga, execution.phase, chain, execution.turned_back)
+        command: Command | None = (
+            decide(saga, execution.phase, chain)
+            if execution.turned_back is None
+            else interrupted(saga, chain)
+        )
     except CheckpointForkError as problem:
         raise wrong_state(execution, problem.message) from None
     match command:

@@ -22,7 +22,7 @@ from fencepost.commands import (
     Wait,
     Wake,
 )
-from fencepost.decide import PARENT_FAILED, decide, failure_record, told
+from fencepost.decide import PARENT_FAILED, decide, failure_record, interrupted, told
 from fencepost.engine import choices, fanout, waits
 from fencepost.engine.bodies import BodyFailedError
 from fencepost.engine.run import Run
@@ -58,12 +58,40 @@ class SagaRun(Run):
             case Reopen():
                 self._reopen(command)
             case EnterCompensation():
-                info = ErrorInfo.model_validate(command.cause)
-                self._enter_compensation(own.chain[-1].step, own.chain[-1].visit, info)
+                self._turn_back(command)
             case Finish() | RunBody() | EndTask():
                 raise CheckpointForkError("an execution that has ended was found active")
             case _:
                 assert_never(command)
+
+    def _turn_back(self, command: EnterCompensation) -> None:
+        info = ErrorInfo.model_validate(command.cause)
+        step = interrupted(self.saga, self.own.chain)
+        if step is not None and self._completed_by_person(step, info):
+            return
+        self._enter_compensation(self.own.chain[-1].step, self.own.chain[-1].visit, info)
+
+    def _completed_by_person(self, command: RunStep, cause: ErrorInfo) -> bool:
+        """Whether the step in hand was completed by a person's decision, and can be undone.
+
+        Parks over effects that it has left in the world: it isn't completed, so nothing would
+        undo them.
+        """
+        step, visit = command.step, command.visit
+        decision = self.own.directed(step.name, visit)
+        if decision is not None and decision["do"] == "resolve":
+            if command.pivot:
+                reason = (
+                    f"{step.name!r} is the pivot, and the execution was turned back before it was"
+                    " completed: what it did has to be reversed by hand, and the step skipped"
+                )
+                self.park(step.name, visit, reason, None)
+            self._as_decided(command, decision)
+            return True
+        if decision is not None:
+            return False
+        self.park_if_landed(step, visit, RuntimeError(cause.message))
+        return False
 
     def _reopen(self, command: Reopen) -> None:
         decision = {"by": command.by, "why": command.why}

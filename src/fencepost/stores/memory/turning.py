@@ -33,27 +33,29 @@ class Turn:
     tells: Any
     paused_at: datetime | None
 
-    def note_raised(self, row: Row) -> None:
-        """Audit one raised epoch."""
-        details = {"by": str(self.by), "head_seq": row.execution.head_seq}
+    def note_raised(self, row: Row, fenced: str | None = None) -> None:
+        """Audit one raised epoch; `fenced` is who owned the execution until then."""
+        head_seq = row.execution.head_seq
+        details = {"by": str(self.by), "head_seq": head_seq, "from_owner": fenced}
         self.moment.note(row, EventName.EPOCH_RAISED, owner=self.owner, details=details)
 
     def raise_below(self, execution_ids: Iterable[UUID]) -> None:
         """Fence out whoever runs a descendant of these; they wait for their parent."""
         for row in self.moment.tables.descendants(execution_ids):
-            ended = row.execution.status.ended
+            ended, fenced = row.execution.status.ended, row.execution.owner
             turned(row, row.execution.status if ended else Status.WAITING, self.tells)
             row.update(paused_at=self.paused_at)
-            self.note_raised(row)
+            self.note_raised(row, fenced)
 
     def stop_children(self, step: str, visit: int) -> None:
         """Turn the live children of a fan-out back: each is queued for its own undoing."""
         stopped = []
         for row in self.moment.tables.children_of(self.by, step, visit):
             if not row.execution.status.ended:
+                fenced = row.execution.owner
                 turned(row, Status.QUEUED, self.tells)
                 row.update(paused_at=self.paused_at)
-                self.note_raised(row)
+                self.note_raised(row, fenced)
                 stopped.append(row.execution.execution_id)
         self.raise_below(stopped)
 
@@ -139,7 +141,7 @@ def turn_back(
         moment.due(row, timedelta(0))
     moment.note(row, event, details={**details, "previous_epoch": before.epoch})
     turn = Turn(moment, before.execution_id, None, PARENT_FAILED, None)
-    turn.note_raised(row)
+    turn.note_raised(row, before.owner)
     turn.raise_below([before.execution_id])
     if status is Status.QUEUED and before.parent_id is not None:
         moment.admit(moment.row(before.parent_id), timedelta(0))

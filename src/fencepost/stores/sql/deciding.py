@@ -127,7 +127,7 @@ def _family(connection: sa.Connection, execution_id: UUID) -> list[UUID]:
     """An execution and its descendants, locked."""
     family, level = [execution_id], [execution_id]
     while level:
-        level = lines.lock_children(connection, level)
+        level = list(lines.lock_children(connection, level))
         family += level
     return family
 

@@ -94,8 +94,8 @@ def _latest(connection: sa.Connection, execution_id: UUID) -> tuple[UUID, UUID |
 
 def lock_children(
     connection: sa.Connection, parents: Sequence[UUID], *which: sa.ColumnElement[bool]
-) -> list[UUID]:
-    """Lock all children of some executions that are locked themselves; returns their ids.
+) -> dict[UUID, str | None]:
+    """Lock all children of some executions that are locked themselves; returns their owners.
 
     A child that is being continued as new has a successor that a statement doesn't see which
     began before: so it is asked again until none is missing.
@@ -103,20 +103,20 @@ def lock_children(
     locked: dict[UUID, Any] = {}
     for chunk in chunks(parents):
         query = (
-            sa.select(executions.c.execution_id, executions.c.status)
+            sa.select(executions.c.execution_id, executions.c.status, executions.c.owner)
             .where(executions.c.parent_id.in_(chunk), *which)
             .order_by(executions.c.execution_id)
             .with_for_update()
         )
         while True:
-            found = {row.execution_id: row.status for row in connection.execute(query)}
+            found = {row.execution_id: row for row in connection.execute(query)}
             complete = all(
                 identity.continuation_id(execution_id) in found
-                for execution_id, status in found.items()
-                if status == Status.CONTINUED
+                for execution_id, row in found.items()
+                if row.status == Status.CONTINUED
             )
             if complete or not found.keys() - locked.keys():
                 break
             locked |= found
         locked |= found
-    return list(locked)
+    return {execution_id: row.owner for execution_id, row in locked.items()}

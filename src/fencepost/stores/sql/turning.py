@@ -56,15 +56,21 @@ class Turn:
     tells: Any
     paused_at: datetime | None
 
-    def raised(self, execution_id: UUID, epoch: int, head_seq: int) -> Event:
-        """The audit event of one raised epoch."""
+    def raised(
+        self, execution_id: UUID, epoch: int, head_seq: int, fenced: str | None = None
+    ) -> Event:
+        """The audit event of one raised epoch; `fenced` is who owned the execution until then."""
         return Event(
             execution_id=execution_id,
             name=EventName.EPOCH_RAISED,
             epoch=epoch,
             owner=self.owner,
-            details={"by": str(self.by), "head_seq": head_seq},
+            details={"by": str(self.by), "head_seq": head_seq, "from_owner": fenced},
         )
+
+    def _raised(self, row: Any, owners: Mapping[UUID, str | None]) -> Event:
+        fenced = owners[row.execution_id]
+        return self.raised(row.execution_id, row.epoch, row.head_seq, fenced)
 
     def raise_below(self, level: Sequence[UUID]) -> list[Event]:
         """Fence out whoever runs a descendant of these, now or later; they wait for their parent.
@@ -74,11 +80,11 @@ class Turn:
         events: list[Event] = []
         while level:
             below: list[UUID] = []
-            children = lines.lock_children(self.connection, level)
-            for chunk in lines.chunks(children):
+            owners = lines.lock_children(self.connection, level)
+            for chunk in lines.chunks(list(owners)):
                 for row in self.connection.execute(self._raise(chunk)):
                     below.append(row.execution_id)
-                    events.append(self.raised(*row))
+                    events.append(self._raised(row, owners))
             level = below
         return events
 
@@ -101,10 +107,10 @@ class Turn:
     def stop_children(self, step: str, visit: int) -> list[Event]:
         """Turn the live children of a fan-out back: each is queued for its own undoing."""
         fan_out = (executions.c.parent_step == step, executions.c.parent_visit == visit)
-        children = lines.lock_children(self.connection, [self.by], *fan_out)
+        owners = lines.lock_children(self.connection, [self.by], *fan_out)
         stopped: list[UUID] = []
         events: list[Event] = []
-        for chunk in lines.chunks(children):
+        for chunk in lines.chunks(list(owners)):
             update = (
                 sa.update(executions)
                 .where(executions.c.execution_id.in_(chunk), executions.c.status.in_(LIVE))
@@ -120,7 +126,7 @@ class Turn:
             )
             for row in self.connection.execute(update):
                 stopped.append(row.execution_id)
-                events.append(self.raised(*row))
+                events.append(self._raised(row, owners))
         return events + self.raise_below(stopped)
 
 
@@ -209,7 +215,7 @@ def turn_back(
         epoch=epoch,
         details={**details, "previous_epoch": before.epoch},
     )
-    mine = turn.raised(before.execution_id, epoch, before.head_seq)
+    mine = turn.raised(before.execution_id, epoch, before.head_seq, before.owner)
     record(connection, [told, mine, *turn.raise_below([before.execution_id])])
     if status is Status.QUEUED and before.parent_id is not None:
         sweeps.admit(connection, before.parent_id, 0.0)
