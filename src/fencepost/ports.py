@@ -341,8 +341,21 @@ class ExecutionStore(Protocol):
         """
         ...
 
-    def claim_waiting(self, limit: int, hold: timedelta) -> list[Execution]:
-        """Waiting executions that are runnable (see `acquire`), or that have places to fill."""
+    def claim_waiting(
+        self,
+        limit: int,
+        hold: timedelta,
+        *,
+        known: Collection[tuple[str, str]] | None = None,
+    ) -> list[Execution]:
+        """Waiting executions that are runnable (see `acquire`), or that have places to fill.
+
+        Args:
+            limit: How many at most.
+            hold: For how long they are hidden at first.
+            known: (saga, version) of those that the caller can run; None for all. Places are
+                filled without knowing the parent.
+        """
         ...
 
     def overdue(self, limit: int) -> list[Execution]:

@@ -81,6 +81,24 @@ class Placement:
         assert store.claim_due(10, LATER, known=known) == []
         assert ids(store.claim_due(10, LATER)) == [theirs]
 
+    def test_of_those_that_wait_only_the_known_are_woken(self, store):
+        worker = started(store)
+        worker.waits(wake_in=NOW)
+        assert store.claim_waiting(10, LATER, known=[]) == []
+        assert store.claim_waiting(10, LATER, known=[(worker.execution.saga, "v9")]) == []
+        known = [(worker.execution.saga, worker.execution.version)]
+        found = eventually(lambda: store.claim_waiting(10, LATER, known=known))
+        assert ids(found) == [worker.execution_id]
+
+    def test_places_are_filled_without_knowing_the_parent(self, store):
+        parent = started(store)
+        parent.fan_out(2, cap=1, due_in=NOW)
+        first, _ = store.children(parent.execution_id, "modules", 1)
+        assert store.claim_waiting(10, LATER, known=[]) == []
+        Worker.take(store, first.execution_id).finish()
+        found = eventually(lambda: store.claim_waiting(10, LATER, known=[]))
+        assert ids(found) == [parent.execution_id]
+
     def test_the_unknown_takes_nobodys_place_in_a_batch(self, store):
         for _ in range(3):
             due_now(store, saga="theirs", priority=9)

@@ -57,7 +57,7 @@ class Reaper:
     def due(self) -> int:
         """Dispatch executions whose time has come; returns how many."""
         engine = self._engine
-        known = {(saga.name, saga.version) for saga in engine.registry}
+        known = self._known()
         claimed = engine.executions.claim_due(BATCH, CLAIM_DUE, known=known)
         return self._dispatch_unowned(claimed)
 
@@ -65,7 +65,7 @@ class Reaper:
         """Fill free places, and wake whose children, time or signal has come; returns how many."""
         engine = self._engine
         dispatched = 0
-        for parent in engine.executions.claim_waiting(BATCH, CLAIM):
+        for parent in engine.executions.claim_waiting(BATCH, CLAIM, known=self._known()):
             admitted = engine.executions.admit(parent.execution_id, engine.unattended)
             if admitted:
                 # The claim was for the places. When the children have ended, the parent must be
@@ -95,6 +95,9 @@ class Reaper:
             logger.warning("the deadline of execution %s has passed", execution.execution_id)
             engine.dispatch(turned)
         return len(late)
+
+    def _known(self) -> set[tuple[str, str]]:
+        return {(saga.name, saga.version) for saga in self._engine.registry}
 
     def _dispatch_unowned(self, claimed: Sequence[Execution]) -> int:
         engine = self._engine

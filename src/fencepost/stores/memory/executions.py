@@ -172,23 +172,24 @@ class MemoryExecutionStore(Owning):
     ) -> list[Execution]:
         """Active executions whose time has come; twice the `hold` each time, up to a minute."""
         with self._mutex:
-            due = [
-                row
-                for row in self._due(Status.ACTIVE)
-                if _owed(row)
-                and (known is None or (row.execution.saga, row.execution.version) in known)
-            ]
+            due = [row for row in self._due(Status.ACTIVE) if _owed(row) and _is_known(row, known)]
             due.sort(key=lambda row: -row.execution.priority)
             return self._hide(due[:limit], hold)
 
-    def claim_waiting(self, limit: int, hold: timedelta) -> list[Execution]:
+    def claim_waiting(
+        self,
+        limit: int,
+        hold: timedelta,
+        *,
+        known: Collection[tuple[str, str]] | None = None,
+    ) -> list[Execution]:
         """Waiting executions that are runnable, or that have places to fill."""
         with self._mutex:
             moment = self._moment()
             found = [
                 row
                 for row in self._due(Status.WAITING)
-                if waiting.ready(self._tables, row, moment.at)
+                if (_is_known(row, known) and waiting.ready(self._tables, row, moment.at))
                 or waiting.has_places(self._tables, row)
             ]
             return self._hide(found[:limit], hold)
@@ -229,6 +230,10 @@ class MemoryExecutionStore(Owning):
             if row.execution.status is status and row.due_at is not None and row.due_at <= now
         ]
         return [row for _, _, row in sorted(due, key=lambda entry: entry[:2])]
+
+
+def _is_known(row: Row, known: Collection[tuple[str, str]] | None) -> bool:
+    return known is None or (row.execution.saga, row.execution.version) in known
 
 
 def _owed(row: Row) -> bool:

@@ -12,7 +12,7 @@ from fencepost.records import Phase, Status
 from fencepost.stores.sql import rows
 from fencepost.stores.sql.schema import HAS_DEADLINE, executions
 from fencepost.stores.sql.types import after, begun
-from fencepost.stores.sql.waiting import TO_BE_LOOKED_AT
+from fencepost.stores.sql.waiting import TO_BE_LOOKED_AT, WITH_PLACES
 
 MAX_DOUBLINGS = 5
 """The reaper's wait for a row grows to 2**5 times the first one, and no further."""
@@ -54,8 +54,7 @@ def due(limit: int, known: Collection[tuple[str, str]] | None) -> sa.Select[Any]
         executions.c.paused_at.is_(None),
     )
     if known is not None:
-        definition = sa.tuple_(executions.c.saga, executions.c.version)
-        query = query.where(definition.in_(sorted(known)) if known else sa.false())
+        query = query.where(_is_known(known))
     return (
         query.order_by(executions.c.priority.desc(), executions.c.due_at)
         .limit(limit)
@@ -63,15 +62,19 @@ def due(limit: int, known: Collection[tuple[str, str]] | None) -> sa.Select[Any]
     )
 
 
-def waiting(limit: int) -> sa.Select[Any]:
+def _is_known(known: Collection[tuple[str, str]]) -> sa.ColumnElement[bool]:
+    definition = sa.tuple_(executions.c.saga, executions.c.version)
+    return definition.in_(sorted(known)) if known else sa.false()
+
+
+def waiting(limit: int, known: Collection[tuple[str, str]] | None) -> sa.Select[Any]:
     """Waiting executions that can go on, or that have places to fill."""
-    return (
-        sa.select(executions.c.execution_id)
-        .where(executions.c.due_at <= begun(), TO_BE_LOOKED_AT)
-        .order_by(executions.c.due_at)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
+    query = sa.select(executions.c.execution_id).where(
+        executions.c.due_at <= begun(), TO_BE_LOOKED_AT
     )
+    if known is not None:
+        query = query.where(sa.or_(_is_known(known), WITH_PLACES))
+    return query.order_by(executions.c.due_at).limit(limit).with_for_update(skip_locked=True)
 
 
 def overdue(limit: int) -> sa.Select[Any]:

@@ -162,9 +162,15 @@ class SqlExecutionStore(Owning):
         """See `ExecutionStore.claim_due`."""
         return self._claim(claims.due(limit, known), hold)
 
-    def claim_waiting(self, limit: int, hold: timedelta) -> list[Execution]:
+    def claim_waiting(
+        self,
+        limit: int,
+        hold: timedelta,
+        *,
+        known: Collection[tuple[str, str]] | None = None,
+    ) -> list[Execution]:
         """See `ExecutionStore.claim_waiting`."""
-        return self._claim(claims.waiting(limit), hold)
+        return self._claim(claims.waiting(limit, known), hold)
 
     def overdue(self, limit: int) -> list[Execution]:
         """See `ExecutionStore.overdue`."""

@@ -121,6 +121,9 @@ TO_BE_LOOKED_AT = _waiting(
 )
 """The same, or it has free places and queued children for them."""
 
+WITH_PLACES = _waiting(sa.and_(AT_FAN_OUT, _has_places))
+"""It waits, and has those."""
+
 
 def runnable(connection: sa.Connection, execution: Execution) -> bool:
     """Whether an execution whose row is locked may be acquired."""
