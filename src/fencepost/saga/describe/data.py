@@ -15,7 +15,15 @@ from fencepost.retry import RetryPolicy
 from fencepost.saga.checks.walk import OTHERWISE
 from fencepost.saga.definition import Saga
 from fencepost.saga.joins import AllSucceed, Collect, FirstFailure, Join, Quorum
-from fencepost.saga.nodes import BranchNode, LoopNode, MapNode, Node, StepNode, WaitNode
+from fencepost.saga.nodes import (
+    BranchNode,
+    LoopNode,
+    MapNode,
+    Node,
+    StepNode,
+    WaitNode,
+    flattened,
+)
 from fencepost.saga.steps import Step
 
 Data = dict[str, Any]
@@ -115,12 +123,20 @@ def _step(node: StepNode, saga: Saga[Any, Any]) -> Data:
         "transactional": step.transactional,
         "effects": _effects(step.effects),
         "undo_effects": [] if undo is None else _effects(undo.effects),
-        "retry": _retry(step.retry),
+        "retry": _retry(step.pivot_retry if _past_pivot(node, saga) else step.retry),
         "timeout": _seconds(step.timeout),
         "deadline": _seconds(step.deadline),
         "queue": step.queue,
         "limit": _limit(step.limit),
     }
+
+
+def _past_pivot(node: StepNode, saga: Saga[Any, Any]) -> bool:
+    names = [one.name for one in flattened(saga.nodes)]
+    pivots = [one.name for one in saga.nodes if isinstance(one, StepNode) and one.pivot]
+    if not pivots or node.name not in names:
+        return False
+    return names.index(node.name) > names.index(pivots[0])
 
 
 def _effects(effects: Iterable[Effect[Any, Any]]) -> list[Data]:
