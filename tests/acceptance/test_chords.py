@@ -18,6 +18,7 @@ import pytest
 from fencepost import Handle, Status
 from fencepost.records import CheckpointKind
 from tests.acceptance.conftest import MakeScene
+from tests.support import queues
 from tests.support.apps import sagas
 from tests.support.scene import Scene
 
@@ -42,8 +43,8 @@ def chord_scene(make_scene: MakeScene) -> Iterator[Scene]:
 
 def callbacks(scene: Scene, parent_id: UUID) -> list[str]:
     """The messages of a parent's chord callback, as they lie in their queue."""
-    messages = scene.redis.lrange("joins", 0, -1)
-    return [m for m in messages if str(parent_id) in json.loads(m)["headers"]["argsrepr"]]
+    joins = queues.messages(scene.redis, "joins")
+    return [m for m in joins if str(parent_id) in json.loads(m)["headers"]["argsrepr"]]
 
 
 def deliver(scene: Scene, message: str, copies: int) -> None:
@@ -122,7 +123,7 @@ def test_only_the_chord_wakes_the_parent(chord_scene: Scene) -> None:
     # (b) The callback comes three times.
     deliver(scene, message, 3)
     check_joined(scene, handle, 2)
-    scene.fleet.wait_for(lambda: not scene.redis.llen("celery"), 10, "an empty queue")
+    scene.fleet.wait_for(lambda: not queues.messages(scene.redis), 10, "an empty queue")
     assert scene.row(parent_id).epoch == 2
 
 
@@ -217,5 +218,5 @@ def test_the_last_child_ends_and_its_worker_is_lost(postgres_scene: Scene, actio
         victim.thaw()
         scene.fleet.wait_for(lambda: callbacks(scene, parent_id), 10, "the belated callback")
         deliver(scene, callbacks(scene, parent_id)[0], 2)
-        scene.fleet.wait_for(lambda: not scene.redis.llen("celery"), 10, "an empty queue")
+        scene.fleet.wait_for(lambda: not queues.messages(scene.redis), 10, "an empty queue")
         assert scene.row(parent_id).epoch == 2

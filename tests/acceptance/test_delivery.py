@@ -5,6 +5,7 @@ from __future__ import annotations
 from fencepost import Status
 from fencepost.records import EventName
 from tests.acceptance.conftest import MakeScene
+from tests.support import queues
 from tests.support.apps import sagas
 from tests.support.apps.sagas import Order
 from tests.support.scene import Scene
@@ -75,7 +76,9 @@ def test_a_visibility_timeout_shorter_than_a_step(make_scene: MakeScene) -> None
         doomed = f"[{execution_id}] ignored"
         scene.fleet.wait_for(lambda: scene.logged(doomed), 20, "the redelivery's end")
         scene.fleet.wait_for(
-            lambda: not scene.redis.exists("celery", "unacked"), 10, "no message to be left"
+            lambda: not scene.redis.exists(*queues.lists("celery"), "unacked"),
+            10,
+            "no message to be left",
         )
         owner.kill()
         assert scene.succeeds(handle) == "doomed"
@@ -87,14 +90,14 @@ def test_the_reaper_finds_what_no_message_tells_of(make_scene: MakeScene) -> Non
     with make_scene("postgres", workers=0, settings={"start_grace": 2.0}) as scene:
         lost = scene.start(sagas.line, label="lost")
         parent = scene.start(sagas.parcels, label="parent", count=2)
-        assert scene.redis.llen("celery") == 2
-        scene.redis.delete("celery")
+        assert len(queues.messages(scene.redis)) == 2
+        scene.redis.delete(*queues.lists("celery"))
         # A connection says nothing when its transaction commits: no message is sent at all.
         with scene.fp.database.execution_options(
             isolation_level="READ COMMITTED"
         ).begin() as connection:
             silent = scene.fp.start(sagas.booking, Order(label="silent"), session=connection)
-        assert scene.redis.llen("celery") == 0
+        assert not queues.messages(scene.redis)
         scene.fleet.ready(2)
         assert scene.succeeds(lost) == "lost"
         assert scene.succeeds(silent) == "silent"

@@ -12,6 +12,7 @@ from fencepost import Handle, Status
 from fencepost.records import CheckpointKind, EventName
 from fencepost.testing import RedisServer, embedded_redis
 from tests.acceptance.conftest import MakeScene
+from tests.support import queues
 from tests.support.apps import sagas
 from tests.support.scene import Scene
 
@@ -50,7 +51,7 @@ def test_every_execution_still_ends_once(
         ]
         # In mid-flight: some have ended, some run, some wait for children, some are queued.
         scene.fleet.wait_for(lambda: ended(scene, started) >= 6, 30, "the first to end")
-        assert scene.redis.llen("celery") > 0
+        assert queues.messages(scene.redis)
         assert ended(scene, started) < ALL
         lose(own_redis)
         scene.fleet.wait_for(lambda: ended(scene, started) == ALL, PATIENCE, "all to end")

@@ -129,4 +129,4 @@ def test_a_step_asks_for_a_person(scene: Scene) -> None:
         lambda: scene.row(execution_id).status is Status.PARKED, 10, "it to be parked again"
     )
     (unparked,) = scene.events(execution_id, EventName.UNPARKED)
-    assert unparked.details == {"why": "it is", "reason": "is this right?"}
+    assert unparked.details == {"why": "it is", "by": "", "reason": "is this right?"}

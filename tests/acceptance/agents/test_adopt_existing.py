@@ -16,6 +16,7 @@ from examples.adopt_existing.shop import Order, gateway, mail
 from fencepost.stores.sql import create_engine, migrate
 from fencepost.testing import RedisServer
 from fencepost.verify import verify
+from tests.support import queues
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_for
 
@@ -63,7 +64,7 @@ class Project:
     def ended(self) -> bool:
         """Whether all work is done: nothing queued or held, and no execution under way."""
         with redis.Redis.from_url(self.broker) as client:
-            if client.llen("celery") or client.hlen("unacked"):
+            if client.exists(*queues.lists("celery"), "unacked"):
                 return False
         return "active" not in self.statuses()
 

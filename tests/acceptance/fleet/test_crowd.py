@@ -18,7 +18,7 @@ CHILDREN = 1_000
 SECONDS = 150.0
 
 # More slots than places: it is the cap that holds the children back.
-CONCURRENCY = 9
+CONCURRENCY = 11
 
 
 @pytest.mark.parametrize(("kind", "pool"), [("postgres", "threads"), ("sqlite", "prefork")])

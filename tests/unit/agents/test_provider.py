@@ -195,7 +195,8 @@ def test_faults_happen_as_often_as_they_are_armed(
 def test_a_restart_frees_the_keys_that_were_under_way(tmp_path: Path, provider: Serve) -> None:
     payments = provider(Mode.DEDUPES)
     payments.refund(cents(10), key="done")
-    payments.arm("o", Fault.DELAY, seconds=30)
+    # Whichever of the two comes first is held up.
+    payments.arm("o", Fault.DELAY, times=1_000, seconds=30)
     lost = threading.Thread(target=lambda: _quietly(payments, "lost"), daemon=True)
     lost.start()
     while "in-progress" not in refused(payments):
