@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from fencepost import EffectKind, Limit, TaskContext, task
-from fencepost.records import Status
+from collections.abc import Iterator
+from uuid import UUID
+
+from fencepost import EffectKind, Limit, Saga, Step, StepContext, TaskContext, task
+from fencepost.effects.model import UNKNOWN_OUTCOME
+from fencepost.records import Execution, Status
 from fencepost.testing.explore import Budget, Fault, World
-from tests.exploration.parts import CRASHES, Case, acting, failing, plain, saga
-from tests.exploration.sinks import Sink
+from tests.exploration.parts import CRASHES, NEVER, Case, acting, failing, plain, saga
+from tests.exploration.sinks import DO, Sink
 
 DOUBTFUL = (EffectKind.AT_MOST_ONCE,)
 """Kinds that need a person when an answer is lost."""
@@ -22,6 +26,14 @@ class OneEffect(Case):
         self.sagas = (saga(f"do-{kind}", acting(self.sink, "pay")),)
         self.parks = kind in DOUBTFUL
         self.budgets = (Budget(1, 1), Budget(0, 2, CRASHES | {Fault.LOSE_ANSWER}))
+
+
+    def judge_ends(self, world: World) -> Iterator[str]:
+        yield from super().judge_ends(world)
+        for parked in world.parked():
+            records = world.effects.of_execution(parked.execution_id)
+            if all(record.status not in UNKNOWN_OUTCOME for record in records):
+                yield "it is parked, and nothing is unknown"
 
 
 class OneEffectUndone(Case):
@@ -67,6 +79,110 @@ class CancelledEffect(Case):
         world.user("cancels", lambda: world.people.cancel(mine))
 
 
+class ChangesItsMind(Case):
+    """A step whose second run doesn't come to the effect that its first may have landed."""
+
+    name = "changes-its-mind"
+    sink = Sink(EffectKind.IDEMPOTENT)
+    sinks = (sink,)
+    parks = True
+    budgets = (Budget(1, 1),)
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+        def body(ctx: StepContext, what: str) -> str:
+            self.runs += 1
+            if self.runs == 1:
+                ctx.perform(self.sink.do, f"pay.1/{what}")
+            return what if self.runs == 1 else "nothing"
+
+        step = Step(body, name="pay", effects=(self.sink.do,), retry=NEVER)
+        self.sagas = (Saga("mind", input=str).then(step),)
+
+    def begin(self, world: World) -> None:
+        self.runs = 0
+        super().begin(world)
+
+    def judge_success(self, world: World, end: Execution) -> Iterator[str]:
+        if end.result == "nothing" and self.sink.landed():
+            yield "it says that it did nothing, and something stands"
+
+
+class SharedKey(Case):
+    """Two executions with one business key at a sink, one of which undoes it."""
+
+    name = "shared-key"
+    sink = Sink(EffectKind.IDEMPOTENT)
+    sinks = (sink,)
+    ends = (Status.SUCCEEDED, Status.COMPENSATED, Status.FAILED)
+    budgets = (Budget(1, 0), Budget(0, 1, CRASHES))
+
+    def __init__(self) -> None:
+        sink = self.sink
+
+        def undo(ctx: StepContext, what: str) -> None:
+            ctx.perform(sink.undo, "pay.1/key")
+
+        def do(ctx: StepContext, what: str) -> str:
+            ctx.perform(sink.do, "pay.1/key", key="key")
+            return what
+
+        back = Step(undo, name="unpay", effects=(sink.undo,))
+        step = Step(do, name="pay", effects=(sink.do,), compensate=back, retry=NEVER)
+        self.sagas = (saga("fails", step, failing("fail")), saga("builds", step))
+
+    def begin(self, world: World) -> None:
+        super().begin(world)
+        world.start(self.sagas[1], "y", key="two")
+
+    def judge_success(self, world: World, end: Execution) -> Iterator[str]:
+        acts = [entry.act for entry in self.sink.landed()]
+        if acts != [DO]:
+            yield f"one has built on what was undone: {acts}"
+
+
+class LimitOfOne(Case):
+    """Two executions of a step that runs once at a time."""
+
+    name = "limit-of-one"
+    budgets = (Budget(1, 0), Budget(0, 1, CRASHES))
+
+    def __init__(self) -> None:
+        self.world: World | None = None
+        self.inside: dict[UUID, int] = {}
+        self.most = 0
+
+        def body(ctx: StepContext, what: str) -> str:
+            assert self.world is not None
+            self.inside[ctx.execution_id] = ctx.token.epoch
+            owned = {e.execution_id: e for e in self.world.all_executions()}
+            # What was taken over isn't counted, though its old body may run on.
+            now = [
+                i for i, epoch in self.inside.items() if owned[i].epoch == epoch and owned[i].owner
+            ]
+            self.most = max(self.most, len(now))
+            self.world.point("is inside")
+            if self.inside.get(ctx.execution_id) == ctx.token.epoch:
+                del self.inside[ctx.execution_id]
+            return "x"
+
+        limit = Limit(name="one", concurrency=1)
+        self.sagas = (Saga("limited", input=str).then(Step(body, name="in", limit=limit)),)
+        self.result = "x"
+
+    def begin(self, world: World) -> None:
+        self.world, self.most = world, 0
+        self.inside.clear()
+        super().begin(world)
+        world.start(self.sagas[0], "y", key="two")
+
+    def judge_ends(self, world: World) -> Iterator[str]:
+        yield from super().judge_ends(world)
+        if self.most > 1:
+            yield f"{self.most} ran at once, and the limit is 1"
+
+
 class Limited(Case):
     """A limited step: one at a time, and it comes to its turn."""
 
@@ -103,6 +219,9 @@ SCENARIOS = (
     *(OneEffectUndone(kind) for kind in KINDS),
     *(CancelledEffect(kind) for kind in KINDS),
     FailsAfterEffect(),
+    ChangesItsMind(),
+    SharedKey(),
+    LimitOfOne(),
     Limited(),
     Task(),
 )

@@ -6,10 +6,19 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from fencepost import EffectKind, ErrorBranch, Failure, Saga, Step
-from fencepost.records import Status
+from fencepost.records import EventName, Status
 from fencepost.testing.explore import Budget, World
 from tests.exploration.parts import NEVER, Case, NoMoreError, acting, failing, plain, saga
 from tests.exploration.sinks import Sink
+
+
+def saved_after_cancel(world: World) -> Iterator[str]:
+    """What was cancelled, as the audit trail has it, and has succeeded nevertheless."""
+    for execution_id in world.started:
+        events = world.executions.events([execution_id])
+        cancelled = any(event.name == EventName.CANCELLED for event in events)
+        if cancelled and world.end_of(execution_id).status is Status.SUCCEEDED:
+            yield "it was cancelled, and has succeeded"
 
 
 class Cancelled(Case):
@@ -25,6 +34,14 @@ class Cancelled(Case):
         mine = world.started[0]
         world.user("cancels", lambda: world.people.cancel(mine))
 
+    def judge_ends(self, world: World) -> Iterator[str]:
+        yield from super().judge_ends(world)
+        yield from saved_after_cancel(world)
+
+
+def a_minute(_what: str) -> timedelta:
+    return timedelta(minutes=1)
+
 
 class Late(Case):
     """A deadline passes while it sleeps, or just before."""
@@ -35,11 +52,24 @@ class Late(Case):
     sagas = (
         Saga("late", input=str, deadline=timedelta(seconds=4))
         .then(acting(sink, "pay"))
-        .sleep("nap", timedelta(seconds=60)),
+        .sleep("nap", a_minute),
     )
     ends = (Status.COMPENSATED, Status.FAILED)
     parks = True
     budgets = (Budget(1, 1),)
+
+
+class LateLine(Case):
+    """One that continues itself as new for ever ends with the deadline of its line."""
+
+    name = "deadline-of-a-line"
+    sagas = (
+        Saga("line", input=str, deadline=timedelta(seconds=20))
+        .sleep("nap", timedelta(seconds=6))
+        .continue_as_new(plain("again")),
+    )
+    ends = (Status.FAILED,)
+    budgets = (Budget(0, 1), Budget(1, 0))
 
 
 class Paused(Case):
@@ -54,6 +84,15 @@ class Paused(Case):
         mine = world.started[0]
         paused = world.user("pauses", lambda: world.people.pause(mine))
         world.user("resumes", lambda: world.people.resume(mine), after=paused)
+
+    def judge_ends(self, world: World) -> Iterator[str]:
+        yield from super().judge_ends(world)
+        paused = False
+        for event in world.executions.events(world.started):
+            if event.name in (EventName.PAUSED, EventName.RESUMED):
+                paused = event.name == EventName.PAUSED
+            elif event.name == EventName.LEASE_ACQUIRED and paused:
+                yield "it was begun while it was paused"
 
 
 class Loop(Case):
@@ -118,7 +157,7 @@ class Branch(Case):
             return f"saved {failure.input}"
 
         made = saga("branched", acting(self.sink, "pay"), failing("fail"))
-        branch = ErrorBranch(NoMoreError).finish(Step(save, name="save", retry=NEVER))
+        branch = ErrorBranch(Exception).finish(Step(save, name="save", retry=NEVER))
         self.sagas = (made.on_error(branch),)
         self.result = "saved x"
 
@@ -129,10 +168,7 @@ class Branch(Case):
 
     def judge_ends(self, world: World) -> Iterator[str]:
         yield from super().judge_ends(world)
-        cancelled = [e for e in world.executions.events(world.started) if e.name == "cancelled"]
-        end = world.end_of(world.started[0])
-        if cancelled and end.status is Status.SUCCEEDED:
-            yield "it was cancelled, and has succeeded"
+        yield from saved_after_cancel(world)
 
 
 class Again(Case):
@@ -158,4 +194,4 @@ class Again(Case):
         self.result = "x"
 
 
-SCENARIOS = (Cancelled(), Late(), Paused(), Loop(), Pivot(), Branch(), Again())
+SCENARIOS = (Cancelled(), Late(), LateLine(), Paused(), Loop(), Pivot(), Branch(), Again())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fencepost import EffectKind, Saga, Step, StepContext
-from fencepost.records import Execution, Status
+from fencepost import EffectKind, RetryPolicy, Saga, Step, StepContext
+from fencepost.records import EventName, Execution, Status
 from fencepost.testing.explore import Budget, World
 from tests.exploration.parts import CRASHES, Case, acting, failing, plain, saga
 from tests.exploration.sinks import Sink
@@ -77,4 +77,27 @@ class Poison(Case):
         yield f"{world.name_of(end)} can't succeed"
 
 
-SCENARIOS = (TwoSteps(), OneCompensation(), TwoCompensations(), Poison())
+class Flaky(Case):
+    """A step that fails twice, and is tried again; a third failure would be for good."""
+
+    name = "flaky"
+    budgets = (Budget(1, 1),)
+
+    def __init__(self) -> None:
+        def body(ctx: StepContext, what: str) -> str:
+            if ctx.attempt < 3:
+                raise ConnectionError("not yet")
+            return what
+
+        step = Step(body, name="call", retry=RetryPolicy(attempts=3))
+        self.sagas = (Saga("flaky", input=str).then(step),)
+
+    def judge_ends(self, world: World) -> Iterator[str]:
+        yield from super().judge_ends(world)
+        events = world.executions.events(world.started)
+        failed = [e.details["attempt"] for e in events if e.name == EventName.ATTEMPT_FAILED]
+        if failed != [1, 2]:
+            yield f"attempts {failed} failed"
+
+
+SCENARIOS = (Flaky(), TwoSteps(), OneCompensation(), TwoCompensations(), Poison())
