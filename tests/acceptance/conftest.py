@@ -47,14 +47,20 @@ def make_scene(
 
     @contextmanager
     def make(
-        kind: str, *, workers: int = 0, redis: RedisServer | None = None, **how: Any
+        kind: str,
+        *,
+        workers: int = 0,
+        redis: RedisServer | None = None,
+        postgres: PostgresServer | None = None,
+        **how: Any,
     ) -> Iterator[Scene]:
         number = next(_numbers)
         folder = tmp_path_factory.mktemp(f"scene-{kind}")
         url = f"sqlite:///{folder / 'fencepost.sqlite3'}"
         if kind == "postgres":
-            postgres_server.start()
-            url = postgres_server.create_database(f"scene_{number}")
+            postgres = postgres or postgres_server
+            postgres.start()
+            url = postgres.create_database(f"scene_{number}")
         redis = redis or fleet_redis
         scene = Scene(folder, url, redis.url_of(number % 16), **how)
         try:
@@ -63,8 +69,8 @@ def make_scene(
             yield scene
         finally:
             scene.close()
-            if kind == "postgres":
-                postgres_server.drop_database(f"scene_{number}")
+            if postgres is not None:
+                postgres.drop_database(f"scene_{number}")
 
     return make
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
@@ -70,6 +71,19 @@ class Heartbeat:
         until = None if timeout is None else self._clock() + timeout.total_seconds()
         self._renew_until = until
 
+    @contextmanager
+    def bounded(self) -> Iterator[None]:
+        """Around a write that others wait for: meanwhile, renew for no longer than the TTL.
+
+        A connection that has gone silent must not keep the execution from who could go on.
+        """
+        before, until = self._renew_until, self._clock() + self._ttl.total_seconds()
+        self._renew_until = until if before is None else min(before, until)
+        try:
+            yield
+        finally:
+            self._renew_until = before
+
     def raise_epoch(self, epoch: int) -> None:
         """The holder itself has raised its epoch: write it back.
 
@@ -120,7 +134,7 @@ class Heartbeat:
             now, until = self._clock(), self._renew_until
             if until is not None and now >= until:
                 logger.warning(
-                    "execution %s: the step is past its timeout, its lease is not renewed any more",
+                    "execution %s: its step or commit takes too long, the lease is renewed no more",
                     self._lease.execution_id,
                 )
                 self._lost = True

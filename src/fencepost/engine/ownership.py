@@ -128,7 +128,8 @@ class Ownership:
         left = None if kind in TELLS_WHY else self.turned_back
         commit = self._with_what_follows(commit, left)
         write = self._engine.executions.commit if transaction is None else transaction.commit
-        self.chain.append(write(commit))
+        with self._heart.bounded():
+            self.chain.append(write(commit))
         self.status, self.phase, self.attempt = commit.status, phase, 1
         self.turned_back, self.directive, self.queue = left, None, commit.queue
         self.execution = replace(

@@ -73,6 +73,8 @@ def _postgresql(url: sa.URL, idle_in_transaction: timedelta, pool_size: int) -> 
                 "keepalives_idle": 10,
                 "keepalives_interval": 5,
                 "keepalives_count": 3,
+                # What was sent and never acknowledged: else the kernel tries for a quarter hour.
+                "tcp_user_timeout": 20_000,
                 "application_name": "fencepost",
                 # Preparing on the server takes a round trip more, once in a while, and breaks
                 # behind poolers and after a migration.
