@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,7 +16,7 @@ from fencepost import Handle, Saga, Status
 from fencepost.engine import Outcome
 from fencepost.records import Checkpoint, Event, Execution
 from fencepost.stores.sql import migrate
-from fencepost.verify import verify
+from fencepost.testing import assert_verified
 from tests.support.apps import composition, gates
 from tests.support.apps.gates import Gates
 from tests.support.apps.sagas import Order
@@ -195,12 +194,9 @@ class Scene:
 
     def assert_verified(self, *, settle: float = 10.0) -> None:
         """The verifier finds nothing wrong with anything that is stored."""
-        report = verify(
-            self.database_url, self.redis_url, self.redis_url, settle=timedelta(seconds=settle)
-        )
-        assert report.ok, "\n".join(map(str, report.violations))
+        urls = self.database_url, self.redis_url, self.redis_url
+        assert_verified(*urls, settle=settle, at_least=0)
 
     def worker_of(self, owner: str | None) -> Worker:
         """The worker that an owner's name in an event or checkpoint stands for."""
-        (found,) = [w for w in self.fleet.workers if (owner or "").startswith(f"{w.name}:")]
-        return found
+        return self.fleet.worker_of(owner)

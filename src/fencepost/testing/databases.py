@@ -26,6 +26,7 @@ def clean_postgres(server: PostgresServer) -> str:
     from fencepost.stores.sql import migrate
 
     with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(f"SET lock_timeout = '{BUSY_SECONDS:g}s'")
         connection.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'"

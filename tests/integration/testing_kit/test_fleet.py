@@ -21,10 +21,13 @@ FLEET = """
     import pytest
     from fencepost.testing import assert_verified
 
+    seen = []
+
     @pytest.fixture
     def fleet(fencepost_fleet):
+        assert not [worker for worker in seen if worker.processes()], "an earlier test's"
         fleet = fencepost_fleet("sums_app")
-        fleet.ready(2)
+        seen.extend(fleet.ready(2))
         return fleet
 """
 
@@ -188,7 +191,8 @@ def test_nothing_runs_when_pytest_is_interrupted(
             time.sleep(0.1)
     """
     )
-    environment = {**os.environ, "PYTHONPATH": str(project.path)}
+    path = os.pathsep.join([str(project.path), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
     with (project.path / "out").open("wb") as out:
         pytest_itself = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
