@@ -1,0 +1,113 @@
+"""Starts orders, refunds and releases at a steady rate; which ones, the seed says."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import random
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from fencepost import Fencepost, FencepostError, Handle
+from tests.chaos.history import History
+from tests.chaos.shop import SAGAS, Work
+
+MIX = ("order", "refund", "order", "release", "refund")
+STARTERS = 3
+"""Threads that start: one that is stuck at a silent server doesn't hold the others up."""
+
+LONG = 2.5
+"""Seconds that some steps take: longer than a lease, and than the short visibility timeout."""
+
+RETRY_EVERY = 0.5
+
+DOOMED = {
+    "order": ("pack", "ship"),
+    "release": ("register[1]", "gate", "promote"),
+    "refund": (),
+}
+
+
+def works(seed: int) -> Iterator[tuple[str, Work]]:
+    """What is started, in order, without end."""
+    draw = random.Random(f"work {seed}")
+    for number, kind in zip(itertools.count(1), itertools.cycle(MIX)):
+        doomed = draw.random() < 0.3 and DOOMED[kind]
+        seconds = LONG if draw.random() < 0.06 else draw.uniform(0.3, 0.9)
+        yield (
+            kind,
+            Work(
+                reference=f"{kind}-{number}",
+                doomed=draw.choice(doomed) if doomed else "",
+                seconds=round(seconds, 2),
+                items=draw.randint(2, 4) if kind == "release" else 0,
+            ),
+        )
+
+
+class Workload:
+    """A client that starts executions, and tries again until it knows that they are started.
+
+    Args:
+        fp: Its Fencepost.
+        seed: Drawn from.
+        rate: Starts each second.
+        history: Where what was wanted and what was started is written.
+    """
+
+    def __init__(self, fp: Fencepost, seed: int, rate: float, history: History) -> None:
+        self._fp, self._rate, self._history = fp, rate, history
+        self._works = works(seed)
+        self._wanted: queue.Queue[tuple[str, Work] | None] = queue.Queue()
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._want, daemon=True)]
+        self._threads += [
+            threading.Thread(target=self._serve, daemon=True) for _ in range(STARTERS)
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, patience: float = 60.0) -> bool:
+        """Want nothing more, and finish what is wanted; False if that takes too long."""
+        self._stop.set()
+        give_up = time.monotonic() + patience
+        for thread in self._threads:
+            thread.join(max(0.1, give_up - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _want(self) -> None:
+        began = time.monotonic()
+        for number, (kind, work) in enumerate(self._works):
+            if self._stop.wait(max(0.0, began + number / self._rate - time.monotonic())):
+                break
+            self._history.add("start", kind, target=work.reference, **work.model_dump())
+            self._wanted.put((kind, work))
+        for _ in range(STARTERS):
+            self._wanted.put(None)
+
+    def _serve(self) -> None:
+        while (wanted := self._wanted.get()) is not None:
+            kind, work = wanted
+            for attempt in itertools.count(1):
+                try:
+                    handle: Handle[Any] = self._fp.start(SAGAS[kind], work, key=work.reference)
+                except FencepostError as problem:
+                    # Perhaps it is started all the same: the key finds it then.
+                    self._history.add(
+                        "not-started", kind, target=work.reference, answer=str(problem)
+                    )
+                    time.sleep(RETRY_EVERY)
+                    continue
+                self._history.add(
+                    "started",
+                    kind,
+                    target=work.reference,
+                    answer=str(handle.execution_id),
+                    attempt=attempt,
+                )
+                break
