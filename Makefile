@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo refund-demo order-demo pipeline-demo test lint bench format lock clean
+.PHONY: help demo refund-demo order-demo pipeline-demo test explore explore-nightly lint bench format lock clean
 
 # One environment serves all targets: the dev set contains the demo set at the same pins.
 venv = @command -v $(PYTHON) >/dev/null 2>&1 || { \
@@ -12,7 +12,7 @@ venv = @command -v $(PYTHON) >/dev/null 2>&1 || { \
 
 help: ## list the targets
 	@echo "usage: make TARGET [ARGS='...']"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## run the three-act release demo (ARGS='--postgres', '--real-clock', '--unfenced')
 	$(venv) demo
@@ -33,6 +33,14 @@ pipeline-demo: ## three days of files through a fan-out, with limits and a kille
 test: ## run all tests (ARGS='tests/unit -k fence')
 	$(venv) dev
 	@$(VENV)/bin/python -m pytest $(ARGS)
+
+explore: ## every schedule of the small scenarios (ARGS='--budget 0,1' or '--seconds 20')
+	$(venv) dev
+	@$(VENV)/bin/python -m fencepost.testing.explore tests.exploration.scenarios $(ARGS)
+
+explore-nightly: ## 100,000 random schedules of larger scenarios (ARGS='--seed 7')
+	$(venv) dev
+	@$(VENV)/bin/python -m fencepost.testing.explore tests.exploration.nightly --random 100000 $(ARGS)
 
 lint: ## ruff, mypy --strict, import contracts
 	$(venv) dev

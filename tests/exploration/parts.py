@@ -15,6 +15,9 @@ NEVER = RetryPolicy(attempts=1)
 CRASHES = frozenset({Fault.KILL, Fault.FREEZE, Fault.RESTART, Fault.BREATHLESS})
 """What happens to processes."""
 
+STOPS = frozenset({Fault.KILL, Fault.FREEZE})
+"""The commonest of it."""
+
 MESSAGES = frozenset({Fault.DOUBLE, Fault.DROP, Fault.DELAY})
 """What happens to hints."""
 
@@ -52,7 +55,9 @@ def acting(
         return what
 
     options: dict[str, Any] = {"transactional": transactional, "retry": NEVER}
-    back = Step(undo, name=f"un{name}", effects=(sink.undo,), transactional=transactional)
+    back: Step[str, None] = Step(
+        undo, name=f"un{name}", effects=(sink.undo,), transactional=transactional
+    )
     return Step(
         do,
         name=name,
@@ -113,7 +118,8 @@ class Case(Scenario):
             end = world.end_of(execution_id)
             rests = self.parks and end not in world.unfinished() and not end.status.ended
             if end.status not in self.ends and not rests:
-                yield f"{world.name_of(end)} has ended as {end.status}: {end.error}"
+                error = end.error and f" with {end.error['code']}: {end.error['message']}"
+                yield f"{world.name_of(end)} has come to rest as {end.status}{error or ''}"
             elif end.status is Status.SUCCEEDED:
                 yield from self.judge_success(world, end)
 

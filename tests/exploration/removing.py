@@ -69,5 +69,5 @@ def _changed(function: Any, cuts: Sequence[Cut], module: Any) -> Any:
         source = source.replace(cut.old, cut.new)
     made: dict[str, Any] = {}
     header = "from __future__ import annotations\n"
-    exec(compile(header + source, f"<without {cuts[0].where}>", "exec"), vars(module), made)  # noqa: S102
+    exec(compile(header + source, f"<without {cuts[0].where}>", "exec"), vars(module), made)
     return made[function.__name__]

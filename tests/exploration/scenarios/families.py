@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
 
 from fencepost import (
     ChildResult,
@@ -14,10 +17,23 @@ from fencepost import (
     Step,
     StepContext,
 )
-from fencepost.records import Status
+from fencepost.records import Execution, Status
 from fencepost.testing.explore import Budget, World
-from tests.exploration.parts import NEVER, Case, NoMoreError, acting, failing, plain, saga
+from tests.exploration.parts import (
+    CRASHES,
+    MESSAGES,
+    NEVER,
+    STOPS,
+    Case,
+    NoMoreError,
+    acting,
+    failing,
+    plain,
+    saga,
+)
 from tests.exploration.sinks import Sink
+
+LONG = timedelta(hours=1)
 
 
 def one(what: str) -> list[str]:
@@ -36,7 +52,7 @@ def first_of(values: list[str]) -> str:
     return values[0]
 
 
-first = Step(first_of, name="first-of", retry=NEVER)
+first: Step[list[str], str] = Step(first_of, name="first-of", retry=NEVER)
 
 
 def choosy(name: str) -> Step[str, str]:
@@ -55,7 +71,7 @@ class MapOfOne(Case):
     sagas = (
         Saga("p1", input=str).map(saga("c1", plain("leaf")), over=one, name="each").then(first),
     )
-    budgets = (Budget(1, 1),)
+    budgets = (Budget(1, 0), Budget(0, 1), Budget(1, 1, STOPS))
 
 
 class OneChild(Case):
@@ -125,14 +141,14 @@ class Joined(Case):
         made = parent.map(child, over=good_and_bad, name="each", join=join)  # type: ignore[call-overload]
         self.sagas = (made.then(summary if isinstance(join, Collect) else first),)
         self.result = "good"
-        self.budgets = (Budget(0, 1),)
+        self.budgets = (Budget(0, 1, STOPS | MESSAGES),)
 
 
 def summarize(results: list[ChildResult[str]]) -> str:
     return "good" if [r.succeeded for r in results] == [True, False] else "other"
 
 
-summary = Step(summarize, name="summary", retry=NEVER)
+summary: Step[list[ChildResult[str]], str] = Step(summarize, name="summary", retry=NEVER)
 
 
 class QuorumOfGood(Case):
@@ -144,14 +160,36 @@ class QuorumOfGood(Case):
     sinks = (sink,)
     child = saga("c-stop", acting(sink, "pay"), plain("then"))
     sagas = (
-        Saga("p-stop", input=str)
-        .map(child, over=two, name="each", join=Quorum(1))
-        .then(first),
+        Saga("p-stop", input=str).map(child, over=two, name="each", join=Quorum(1)).then(first),
     )
-    budgets = (Budget(1, 0), Budget(0, 1))
+    budgets = (Budget(1, 0), Budget(0, 1, CRASHES))
 
     def judge_success(self, world: World, end: object) -> Iterator[str]:
         return iter(())
+
+
+class QuorumSleeper(Case):
+    """Two children, of which one is enough: the parent doesn't wait for the one that sleeps."""
+
+    name = "quorum-sleeper"
+    budgets = (Budget(1, 0), Budget(0, 1, STOPS))
+
+    def __init__(self) -> None:
+        def nap(what: str) -> timedelta:
+            return LONG if what == "bad" else timedelta(0)
+
+        child = Saga("c-sleeper", input=str).sleep("nap", nap).then(plain("then"))
+        parent = Saga("p-sleeper", input=str)
+        self.sagas = (
+            parent.map(child, over=good_and_bad, name="each", join=Quorum(1)).then(first),
+        )
+        self.result = "good"
+
+    def judge_success(self, world: World, end: Execution) -> Iterator[str]:
+        yield from super().judge_success(world, end)
+        took = world.executions.chain(end.execution_id)[-1].created_at - end.created_at
+        if took >= LONG:
+            yield "it has waited for a child that it didn't need"
 
 
 class CancelledFamily(Case):
@@ -164,12 +202,34 @@ class CancelledFamily(Case):
     sagas = (Saga("p-cancel", input=str).child(child, name="each").then(plain("last")),)
     ends = (Status.SUCCEEDED, Status.COMPENSATED, Status.FAILED)
     parks = True
-    budgets = (Budget(1, 0), Budget(0, 1))
+    budgets = (Budget(1, 0), Budget(0, 1, CRASHES))
+
+    def __init__(self) -> None:
+        self.before: dict[UUID, int] = {}
 
     def begin(self, world: World) -> None:
         super().begin(world)
         mine = world.started[0]
+        self.before.clear()
+        turn_back = world.executions.turn_back
+
+        def seen(*args: Any, **kwargs: Any) -> Execution:
+            turned = turn_back(*args, **kwargs)
+            for each in world.all_executions():
+                self.before[each.execution_id] = len(world.executions.chain(each.execution_id))
+            return turned
+
+        # In one step with the store's own, so that nothing comes in between.
+        world.executions.turn_back = seen  # type: ignore[method-assign]
         world.user("cancels", lambda: world.people.cancel(mine))
+
+    def judge_ends(self, world: World) -> Iterator[str]:
+        yield from super().judge_ends(world)
+        for each in world.all_executions():
+            chain = world.executions.chain(each.execution_id)
+            after = chain[self.before.get(each.execution_id, len(chain)) :]
+            if any(entry.kind == "step" for entry in after):
+                yield f"{world.name_of(each)} has gone on after its cancel"
 
 
 FAILED = (Status.FAILED, Status.COMPENSATED)
@@ -182,5 +242,6 @@ SCENARIOS = (
     Joined(Quorum(2), FAILED, "quorum-failed", acts=False),
     Joined(Collect(), (Status.SUCCEEDED,), "collect", acts=False),
     QuorumOfGood(),
+    QuorumSleeper(),
     CancelledFamily(),
 )

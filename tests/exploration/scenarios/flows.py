@@ -8,7 +8,7 @@ from datetime import timedelta
 from fencepost import EffectKind, ErrorBranch, Failure, Saga, Step
 from fencepost.records import EventName, Status
 from fencepost.testing.explore import Budget, World
-from tests.exploration.parts import NEVER, Case, NoMoreError, acting, failing, plain, saga
+from tests.exploration.parts import NEVER, STOPS, Case, NoMoreError, acting, failing, plain, saga
 from tests.exploration.sinks import Sink
 
 
@@ -77,7 +77,7 @@ class Paused(Case):
 
     name = "pause-resume"
     sagas = (saga("paused", plain("first"), plain("second")),)
-    budgets = (Budget(1, 1),)
+    budgets = (Budget(1, 0), Budget(0, 1), Budget(1, 1, STOPS))
 
     def begin(self, world: World) -> None:
         super().begin(world)
@@ -108,7 +108,7 @@ class Loop(Case):
         def short(what: str) -> bool:
             return len(what) < 3
 
-        body = Saga("body", input=str).then(Step(add, name="add", retry=NEVER))
+        body: Saga[str, str] = Saga("body", input=str).then(Step(add, name="add", retry=NEVER))
         self.sagas = (Saga("looped", input=str).loop("again", body, again=short, max_visits=4),)
         self.result = "xxx"
 
@@ -157,7 +157,9 @@ class Branch(Case):
             return f"saved {failure.input}"
 
         made = saga("branched", acting(self.sink, "pay"), failing("fail"))
-        branch = ErrorBranch(Exception).finish(Step(save, name="save", retry=NEVER))
+        branch: ErrorBranch[str, str] = ErrorBranch(Exception).finish(
+            Step(save, name="save", retry=NEVER)
+        )
         self.sagas = (made.on_error(branch),)
         self.result = "saved x"
 
@@ -186,9 +188,11 @@ class Again(Case):
         def stop(failure: Failure[str]) -> str:
             return failure.input
 
-        step = Step(less, name="less", retry=NEVER)
+        step: Step[str, str] = Step(less, name="less", retry=NEVER)
         made = Saga("again", input=str).continue_as_new(step)
-        branch = ErrorBranch(NoMoreError).finish(Step(stop, name="stop", retry=NEVER))
+        branch: ErrorBranch[str, str] = ErrorBranch(NoMoreError).finish(
+            Step(stop, name="stop", retry=NEVER)
+        )
         self.sagas = (made.on_error(branch),)
         self.value = "xx"
         self.result = "x"

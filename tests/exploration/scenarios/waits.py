@@ -38,7 +38,7 @@ class Signalled(Case):
         if timeout:
             self.ends = (Status.SUCCEEDED, Status.FAILED)
         self.result = "now1"
-        self.budgets = (Budget(1, 1),)
+        self.budgets = (Budget(1, 0), Budget(0, 1))
 
     def begin(self, world: World) -> None:
         super().begin(world)

@@ -56,16 +56,23 @@ class Budget:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From `preemptions,faults`, as printed.
+        """From `preemptions,faults` or `preemptions,faults:kind+kind`, as printed.
 
         Raises:
             PayloadError: It isn't that.
         """
+        bounds, _, kinds = text.partition(":")
         try:
-            preemptions, faults = (int(part) for part in text.split(","))
+            preemptions, faults = (int(part) for part in bounds.split(","))
+            some = frozenset(Fault(kind) for kind in kinds.split("+")) if kinds else ALL
         except ValueError:
-            raise PayloadError(f"a budget is preemptions,faults, like 1,2, not {text!r}") from None
-        return cls(preemptions, faults)
+            known = "+".join(Fault)
+            raise PayloadError(
+                f"a budget is PREEMPTIONS,FAULTS, like 1,2, perhaps with :KIND+KIND of {known};"
+                f" not {text!r}"
+            ) from None
+        return cls(preemptions, faults, some)
 
     def __str__(self) -> str:
-        return f"{self.preemptions},{self.faults}"
+        kinds = "" if self.kinds == ALL else ":" + "+".join(sorted(self.kinds))
+        return f"{self.preemptions},{self.faults}{kinds}"

@@ -117,16 +117,7 @@ class Driver:
     def _faults_of(self, task: Task) -> Iterator[Option]:
         kinds = self._kinds
         if task.worker != USER:
-            if Fault.FREEZE in kinds:
-                yield self._strike(task, Condition.FROZEN)
-            if Fault.KILL in kinds:
-                yield self._strike(task, Condition.DEAD)
-            if Fault.RESTART in kinds and self._several_are_up():
-                yield Option(self._restart, faults=1)
-            if task.lossy:
-                for verdict, kind in LOSSES:
-                    if kind in kinds:
-                        yield Option(partial(self._move, task, verdict), faults=1)
+            yield from self._strikes(task)
         # Forgetting matters to whoever asks Redis next, so it is enough to do it right before.
         if Fault.FORGET in kinds and task.at.startswith(REDIS):
             yield Option(self._forget, faults=1)
@@ -135,6 +126,19 @@ class Driver:
                 yield Option(self._runs_slowly, faults=1)
             if Fault.BREATHLESS in kinds and self._world.last_expiry() is not None:
                 yield Option(self._runs_breathless, faults=1)
+
+    def _strikes(self, task: Task) -> Iterator[Option]:
+        kinds = self._kinds
+        if Fault.FREEZE in kinds:
+            yield self._strike(task, Condition.FROZEN)
+        if Fault.KILL in kinds:
+            yield self._strike(task, Condition.DEAD)
+        if Fault.RESTART in kinds and self._several_are_up():
+            yield Option(self._restart, faults=1)
+        if task.lossy:
+            for verdict, kind in LOSSES:
+                if kind in kinds:
+                    yield Option(partial(self._move, task, verdict), faults=1)
 
     def _faults_of_messages(self) -> Iterator[Option]:
         for message in self._world.messages:

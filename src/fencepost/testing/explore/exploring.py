@@ -192,33 +192,22 @@ def _many(
     seconds: float | None,
     stop_at_failure: bool,
 ) -> Explored:
-    with quiet():
-        return _run_many(scenario, budget, next_chooser, most, seconds, stop_at_failure)
-
-
-def _run_many(
-    scenario: Scenario,
-    budget: Budget,
-    next_chooser: Callable[[Run | None], Chooser | None],
-    most: int | None,
-    seconds: float | None,
-    stop_at_failure: bool,
-) -> Explored:
     found, began, last = Explored(str(scenario)), time.monotonic(), None
-    while (chooser := next_chooser(last)) is not None:
-        if most is not None and found.schedules >= most:
-            break
-        if seconds is not None and time.monotonic() - began > seconds:
-            break
-        last = play(scenario, chooser, budget)
-        found.schedules += 1
-        if last.broken:
-            found.broken |= {(b.invariant, b.code) for b in last.broken}
-            found.failure = found.failure or shrunk(scenario, last, budget)
-            if stop_at_failure:
+    with quiet():
+        while (chooser := next_chooser(last)) is not None:
+            if most is not None and found.schedules >= most:
                 break
-    else:
-        found.complete = True
+            if seconds is not None and time.monotonic() - began > seconds:
+                break
+            last = play(scenario, chooser, budget)
+            found.schedules += 1
+            if last.broken:
+                found.broken |= {(b.invariant, b.code) for b in last.broken}
+                found.failure = found.failure or shrunk(scenario, last, budget)
+                if stop_at_failure:
+                    break
+        else:
+            found.complete = True
     found.seconds = time.monotonic() - began
     return found
 
@@ -251,7 +240,7 @@ def _weight(run: Run) -> tuple[int, int]:
 
 def told(scenario: Scenario, run: Run) -> str:
     """A run in words: what happened, in order, and which rules it broke."""
-    lines = [f"{scenario.name}: schedule {','.join(map(str, run.record)) or '0'}"]
+    lines = [f"{scenario}: schedule {','.join(map(str, run.record)) or '0'}"]
     width = max((len(moved.who) for moved in run.timeline), default=0)
     shown = run.timeline
     if len(shown) > MOST_TOLD:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import fields
-from functools import cache
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -23,6 +22,7 @@ from fencepost.verify.facts import (
 from fencepost.verify.names import RUN_TASK
 
 T = TypeVar("T")
+_FIELDS: dict[type[Any], tuple[str, ...]] = {}
 
 
 def facts_of(world: World) -> Facts:
@@ -62,15 +62,14 @@ def facts_of(world: World) -> Facts:
 
 def _as(kind: type[T], record: Any, **more: Any) -> T:
     """A fact with the fields of a record; enumerations as the text that SQL has."""
-    values = {
-        name: _plain(getattr(record, name)) for name in _names(kind) if name not in more
-    }
+    values = {name: _plain(getattr(record, name)) for name in _names(kind) if name not in more}
     return kind(**values, **more)
 
 
-@cache
 def _names(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind))
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(f.name for f in fields(kind))
+    return _FIELDS[kind]
 
 
 def _plain(value: Any) -> Any:

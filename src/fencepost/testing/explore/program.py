@@ -3,60 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import secrets
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fencepost.errors import PayloadError
+from fencepost.testing.explore import jobs
 from fencepost.testing.explore.budget import Budget
-from fencepost.testing.explore.exploring import Explored, explore, replay, told, walk
+from fencepost.testing.explore.exploring import replay, told
+from fencepost.testing.explore.jobs import Done
 from fencepost.testing.explore.scenario import Scenario
 
-CHUNK = 250
-"""Random schedules that a process runs at a time."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """What one process does at a time; all of it can be pickled.
-
-    Attributes:
-        module: Where the scenario is.
-        name: Of the scenario.
-        budget: Its bounds.
-        seed: Of the first random schedule; None for all schedules.
-        schedules: How many random ones.
-        seconds: After which it stops.
-    """
-
-    module: str
-    name: str
-    budget: Budget
-    seed: int | None = None
-    schedules: int = 0
-    seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class Done:
-    """What came of a job.
-
-    Attributes:
-        story: The first failure in words; None if there is none.
-    """
-
-    job: Job
-    schedules: int
-    seconds: float
-    complete: bool
-    story: str | None
+BETWEEN_LINES = 15.0
+"""Seconds between two lines of progress of random schedules."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,26 +26,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     sys.path.insert(0, str(Path.cwd()))
     try:
-        module, scenarios = _find(asked.target)
+        module, scenarios = jobs.find(asked.target)
         budget = None if asked.budget is None else Budget.parse(asked.budget)
     except PayloadError as problem:
-        print(problem, file=sys.stderr)
+        print(problem.message, file=sys.stderr)
         return 2
     if asked.replay is not None:
         return _replay(scenarios, budget, asked.replay)
-    jobs = list(_jobs(module, scenarios, budget, asked))
     began = time.monotonic()
-    results = _run(jobs, asked.processes)
-    broken = _report(results, random=asked.random is not None)
-    total = sum(done.schedules for done in results)
-    print(f"{total:,} schedules of {len(scenarios)} scenarios in {time.monotonic() - began:.0f} s")
+    if asked.random is None:
+        todo = jobs.exhaustive(module, scenarios, budget=budget, seconds=asked.seconds)
+        schedules, broken = _tell_each(jobs.run(todo, asked.processes))
+    else:
+        seed = secrets.randbelow(10**9) if asked.seed is None else asked.seed
+        print(f"{asked.random:,} random schedules, from seed {seed} on", flush=True)
+        chunks = jobs.at_random(
+            module,
+            scenarios,
+            seed=seed,
+            schedules=asked.random,
+            budget=budget,
+            seconds=asked.seconds,
+        )
+        schedules, broken = _tell_sums(jobs.run(list(chunks), asked.processes))
+    seconds = time.monotonic() - began
+    end = f"{broken} BROKEN" if broken else "nothing broken"
+    of = "1 scenario" if len(scenarios) == 1 else f"{len(scenarios)} scenarios"
+    print(f"{schedules:,} schedules of {of} in {seconds:.0f} s: {end}")
     return 1 if broken else 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m fencepost.testing.explore", description=__doc__)
+    parser = argparse.ArgumentParser(
+        "python -m fencepost.testing.explore",
+        description="Explore the schedules of a module's scenarios.",
+    )
     parser.add_argument("target", help="MODULE for all of its scenarios, MODULE:NAME for one")
-    parser.add_argument("--budget", metavar="PREEMPTIONS,FAULTS", help="instead of their own")
+    parser.add_argument(
+        "--budget", metavar="PREEMPTIONS,FAULTS[:KIND+KIND]", help="instead of their own"
+    )
     parser.add_argument("--replay", metavar="0,0,3", help="play one schedule, and tell of it")
     parser.add_argument("--random", type=int, metavar="N", help="N schedules at random, in all")
     parser.add_argument("--seed", type=int, help="of the first random schedule")
@@ -93,110 +74,54 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _find(target: str) -> tuple[str, list[Scenario]]:
-    name, _, wanted = target.partition(":")
-    try:
-        module = importlib.import_module(name)
-    except ImportError as problem:
-        raise PayloadError(f"there is no module {name!r} here: {problem}") from problem
-    scenarios = _scenarios_of(module)
-    if wanted:
-        scenarios = [scenario for scenario in scenarios if str(scenario) == wanted]
-    if not scenarios:
-        raise PayloadError(f"{target!r} names no scenario: use MODULE or MODULE:NAME")
-    return name, scenarios
-
-
-def _scenarios_of(module: object) -> list[Scenario]:
-    listed = getattr(module, "SCENARIOS", None)
-    if listed is not None:
-        return list(listed)
-    values = vars(module).values()
-    made = [value for value in values if isinstance(value, Scenario)]
-    classes = [
-        value
-        for value in values
-        if isinstance(value, type)
-        and issubclass(value, Scenario)
-        and value is not Scenario
-        and value.__module__ == getattr(module, "__name__", None)
-    ]
-    return [*made, *(each() for each in classes)]
-
-
 def _replay(scenarios: list[Scenario], budget: Budget | None, record: str) -> int:
     if len(scenarios) != 1:
         print("name one scenario: MODULE:NAME", file=sys.stderr)
         return 2
+    try:
+        choices = [int(choice) for choice in record.split(",") if choice]
+    except ValueError:
+        print(f"a schedule is numbers with commas, like 0,0,3, not {record!r}", file=sys.stderr)
+        return 2
     [scenario] = scenarios
-    choices = [int(choice) for choice in record.split(",") if choice]
     run = replay(scenario, choices, budget or scenario.budgets[0])
     print(told(scenario, run))
     return 1 if run.broken else 0
 
 
-def _jobs(
-    module: str, scenarios: list[Scenario], budget: Budget | None, asked: argparse.Namespace
-) -> Iterator[Job]:
-    if asked.random is None:
-        for scenario in scenarios:
-            for each in [budget] if budget else scenario.budgets:
-                yield Job(module, str(scenario), each, seconds=asked.seconds)
-        return
-    seed = secrets.randbelow(10**9) if asked.seed is None else asked.seed
-    print(f"seed {seed}", flush=True)
-    for first in range(0, asked.random, CHUNK * len(scenarios)):
-        for number, scenario in enumerate(scenarios):
-            left = min(CHUNK, asked.random - first - number * CHUNK)
-            if left > 0:
-                at = seed + first // len(scenarios)
-                walks = budget or scenario.walks
-                yield Job(module, str(scenario), walks, at, left, asked.seconds)
-
-
-def _run(jobs: list[Job], processes: int) -> list[Done]:
-    if processes <= 1 or len(jobs) <= 1:
-        return [_do(job) for job in jobs]
-    with ProcessPoolExecutor(processes) as pool:
-        return list(pool.map(_do, jobs))
-
-
-def _do(job: Job) -> Done:
-    sys.path.insert(0, str(Path.cwd()))
-    _, [scenario] = _find(f"{job.module}:{job.name}")
-    if job.seed is None:
-        found = explore(scenario, job.budget, seconds=job.seconds)
-    else:
-        found = walk(
-            scenario, job.budget, seed=job.seed, schedules=job.schedules, seconds=job.seconds
-        )
-    return Done(job, found.schedules, found.seconds, found.complete, _story(job, scenario, found))
-
-
-def _story(job: Job, scenario: Scenario, found: Explored) -> str | None:
-    if found.failure is None:
-        return None
-    record = ",".join(map(str, found.failure.record)) or "0"
-    again = (
-        f"python -m fencepost.testing.explore {job.module}:{job.name}"
-        f" --budget {job.budget} --replay {record}"
-    )
-    return f"{told(scenario, found.failure)}\n  again: {again}"
-
-
-def _report(results: Iterable[Done], *, random: bool) -> bool:
-    """A line for each scenario and its bounds; whether anything is broken."""
-    together: dict[tuple[str, str], list[Done]] = defaultdict(list)
+def _tell_each(results: Iterable[Done]) -> tuple[int, int]:
+    """A line for each scenario and its bounds, when it is done."""
+    schedules = broken = 0
     for done in results:
-        together[done.job.name, str(done.job.budget)].append(done)
-    broken = False
-    for (name, budget), parts in together.items():
-        stories = [done.story for done in parts if done.story is not None]
-        complete = all(done.complete for done in parts)
-        how = "BROKEN" if stories else "at random" if random else "all" if complete else "cut short"
-        schedules, seconds = sum(d.schedules for d in parts), sum(d.seconds for d in parts)
-        print(f"{name:<26} {budget:>4} {schedules:>8,} schedules {seconds:>7.1f} s  {how}")
-        broken = broken or bool(stories)
-        for story in stories[:1]:
-            print(story)
-    return broken
+        schedules, broken = schedules + done.schedules, broken + (done.story is not None)
+        how = "BROKEN" if done.story else "all" if done.complete else "cut short"
+        print(_line(done.job.name, str(done.job.budget), done.schedules, done.seconds, how))
+        if done.story is not None:
+            print(done.story)
+        sys.stdout.flush()
+    return schedules, broken
+
+
+def _tell_sums(results: Iterable[Done]) -> tuple[int, int]:
+    """How far it has come, and then a line for each scenario."""
+    told_at = time.monotonic()
+    sums: dict[str, tuple[int, float]] = {}
+    stories = []
+    for done in results:
+        schedules, seconds = sums.get(done.job.name, (0, 0.0))
+        sums[done.job.name] = schedules + done.schedules, seconds + done.seconds
+        if done.story is not None:
+            stories.append(done.story)
+            print(done.story, flush=True)
+        if time.monotonic() - told_at > BETWEEN_LINES:
+            told_at = time.monotonic()
+            print(f"  {sum(n for n, _ in sums.values()):,} so far", flush=True)
+    for name, (schedules, seconds) in sums.items():
+        print(_line(name, "", schedules, seconds, "at random"))
+    return sum(n for n, _ in sums.values()), len(stories)
+
+
+def _line(name: str, budget: str, schedules: int, seconds: float, how: str) -> str:
+    bounds, _, kinds = budget.partition(":")
+    some = " (some faults)" if kinds else ""
+    return f"{name:<26} {bounds:>4} {schedules:>8,} schedules {seconds:>7.1f} s  {how}{some}"

@@ -51,7 +51,7 @@ class Scenario(ABC):
                 `World.point`.
         """
 
-    def judge(self, world: World) -> Iterable[str]:
+    def judge(self, world: World) -> Iterable[str]:  # noqa: ARG002 - for those that override it
         """What is wrong with the end of a run, beside what the invariants say.
 
         Args:

@@ -13,7 +13,6 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-
 START = "start"
 """Where a task is that nobody has moved yet."""
 

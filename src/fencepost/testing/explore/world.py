@@ -24,8 +24,8 @@ from fencepost.stores.memory import (
     MemoryExecutionStore,
     MemoryLeaseStore,
     MemoryLimitStore,
+    waiting,
 )
-from fencepost.stores.memory import waiting
 from fencepost.testing.explore.hearts import StillHeart
 from fencepost.testing.explore.people import People
 from fencepost.testing.explore.scheduled import Scheduled
@@ -224,9 +224,7 @@ class World:
             self.engine().dispatch(execution)
         return execution.execution_id
 
-    def user(
-        self, name: str, does: Callable[[], object], *, after: Task | None = None
-    ) -> Task:
+    def user(self, name: str, does: Callable[[], object], *, after: Task | None = None) -> Task:
         """Have a user do something at any time, also when time has gone by.
 
         What the state of an execution doesn't allow is refused, and no more than told.
@@ -294,9 +292,11 @@ class World:
                 execution = row.execution
                 if row.due_at is not None and execution.paused_at is None:
                     wakes = execution.wake_at
-                    if execution.status is not Status.WAITING:
-                        yield row.due_at
-                    elif waiting.ready(tables, row, at) or waiting.has_places(tables, row):
+                    if (
+                        execution.status is not Status.WAITING
+                        or waiting.ready(tables, row, at)
+                        or waiting.has_places(tables, row)
+                    ):
                         yield row.due_at
                     elif wakes is not None and execution.turned_back is None:
                         yield max(row.due_at, wakes.timestamp())
@@ -341,7 +341,7 @@ class World:
     # -- asking ----------------------------------------------------------------------------
 
     def unfinished(self) -> list[Execution]:
-        """Executions that have neither ended nor wait for a person, or for whoever waits for one."""
+        """Executions that have neither ended nor wait for a person, directly or for a child."""
         everything = self.all_executions()
         resting = {e.execution_id for e in everything if e.status is Status.PARKED}
         parents = {e.execution_id: e.parent_id for e in everything}
