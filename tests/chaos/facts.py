@@ -141,6 +141,10 @@ class Reader:
         query = "SELECT status, count(*) FROM fencepost_executions GROUP BY status"
         return dict(map(tuple, self._all(query)))
 
+    def length(self) -> int:
+        """How many checkpoints there are."""
+        return int(self._all("SELECT count(*) FROM fencepost_checkpoints")[0][0])
+
     def unsettled(self) -> int:
         """Executions that haven't ended, aren't parked, and don't wait for a parked one."""
         rows = self._all(

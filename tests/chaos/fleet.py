@@ -63,6 +63,9 @@ class Supervisor:
         slots: Each with the environment of its workers.
         history: Where deaths and starts are written.
         concurrency: Of each worker.
+
+    Attributes:
+        patience: Seconds that workers are given to end by themselves.
     """
 
     def __init__(
@@ -71,12 +74,13 @@ class Supervisor:
         slots: Mapping[str, Mapping[str, str]],
         history: History,
         *,
-        concurrency: int = 2,
+        concurrency: int = 3,
     ) -> None:
         self.fleet = Fleet(folder, "tests.chaos.worker", {})
         self.slots = {name: Slot(name, environment) for name, environment in slots.items()}
         self._history = history
         self._concurrency = concurrency
+        self.patience = 15.0
         self._orphans: list[tuple[float, list[psutil.Process]]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -132,7 +136,7 @@ class Supervisor:
         for _, left in list(self._orphans):
             _each(left, psutil.Process.resume)
 
-    def stop(self, patience: float = 15.0) -> None:
+    def stop(self) -> None:
         """End all workers: warm first, then hard."""
         self._stop.set()
         if self._thread.is_alive():
@@ -142,7 +146,7 @@ class Supervisor:
         left += [process for _, orphans in self._orphans for process in orphans]
         for worker in self._alive():
             worker.terminate()
-        give_up = time.monotonic() + patience
+        give_up = time.monotonic() + self.patience
         while self._alive() and time.monotonic() < give_up:
             time.sleep(0.1)
         for worker in self._alive():

@@ -11,7 +11,6 @@ from tests.chaos.history import History
 from tests.chaos.plan import Planned
 from tests.chaos.site import Site
 
-ALONE = ("redis", "postgres", "database", "messages", "fleet")
 UNDO_PATIENCE = 60.0
 
 
@@ -38,11 +37,11 @@ class Nemesis:
         """Begin."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Undo what is under way, and do nothing more."""
+    def stop(self, patience: float = UNDO_PATIENCE) -> None:
+        """Undo what is under way, and do nothing more; waits at most so many seconds."""
         self._stop.set()
         self._thread.join()
-        give_up = time.monotonic() + UNDO_PATIENCE
+        give_up = time.monotonic() + patience
         for thread in self._acting:
             thread.join(max(0.1, give_up - time.monotonic()))
 

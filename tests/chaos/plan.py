@@ -9,7 +9,7 @@ from dataclasses import dataclass
 FIRST = 3.0
 """Seconds until the first action."""
 
-BETWEEN = (0.6, 2.0)
+BETWEEN = (1.0, 3.0)
 """Seconds between two actions, at the least and at the most."""
 
 
@@ -42,8 +42,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("kill-group", "worker", weight=2),
     Kind("kill-child", "worker", weight=2),
     Kind("kill-parent", "worker"),
-    Kind("freeze-group", "worker", PAST_LEASE, weight=5),
-    Kind("freeze-child", "worker", PAST_LEASE, weight=4),
+    Kind("freeze-group", "worker", PAST_LEASE, weight=6),
+    Kind("freeze-child", "worker", PAST_LEASE, weight=6),
     Kind("freeze-parent", "worker", PAST_LEASE),
     Kind("terminate", "worker"),
     Kind("step-clock", "worker", (2.0, 8.0)),
@@ -94,8 +94,8 @@ class Planned:
 def plan(seed: int, database: str, workers: Sequence[str]) -> Iterator[Planned]:
     """The actions of a seed, without end.
 
-    Kinds come from a shuffled deck, so that each has come before any comes for the second time
-    more than its weight says.
+    Kinds come from a shuffled deck, so that each has come before any comes more often than its
+    weight says. Freezes, which make zombies, are spread evenly over it.
 
     Args:
         seed: Drawn from.
@@ -106,13 +106,23 @@ def plan(seed: int, database: str, workers: Sequence[str]) -> Iterator[Planned]:
     at = FIRST
     kinds = [kind for kind in KINDS if database in kind.databases]
     while True:
-        deck = [kind for kind in kinds for _ in range(kind.weight)]
-        draw.shuffle(deck)
-        for kind in deck:
+        for kind in _deck(draw, kinds):
             lasts = draw.uniform(*kind.lasts)
             target = _target(draw, kind, database, workers)
             yield Planned(round(at, 2), kind.name, kind.aim, target, round(lasts, 2), draw.random())
             at += draw.uniform(*BETWEEN)
+
+
+def _deck(draw: random.Random, kinds: Sequence[Kind]) -> list[Kind]:
+    cards = [kind for kind in kinds for _ in range(kind.weight)]
+    freezes = [card for card in cards if card.lasts == PAST_LEASE]
+    others = [card for card in cards if card.lasts != PAST_LEASE]
+    draw.shuffle(freezes)
+    draw.shuffle(others)
+    apart = len(cards) / len(freezes)
+    places = {int(number * apart): freeze for number, freeze in enumerate(freezes)}
+    left = iter(others)
+    return [places.get(place) or next(left) for place in range(len(cards))]
 
 
 def _target(draw: random.Random, kind: Kind, database: str, workers: Sequence[str]) -> str:

@@ -22,7 +22,9 @@ from tests.chaos.watch import Watch
 from tests.chaos.workload import Workload
 
 PROGRESS_EVERY = 10.0
-QUIET_WITHIN = 180.0
+STUCK_AFTER = 120.0
+"""Seconds without any execution's end or checkpoint after which what is open counts as stuck."""
+
 SETTLE = timedelta(seconds=90)
 """How long the verifier waits for messages that nobody needs to be taken by somebody."""
 
@@ -93,12 +95,17 @@ class _Run:
         self._phase(f"{options.workers} workers are up; the nemesis has {options.minutes:g} min")
         planned = plan(options.seed, options.database, list(site.supervisor.slots))
         nemesis = Nemesis(site, planned, history)
-        workload = Workload(site.fp, options.seed, options.rate, history)
+        workload = Workload(site.fp, options.seed, options.rate, history, lambda: self._watch.open)
         self._watch.start()
         workload.start()
         nemesis.start()
         wrong = self._wait(options.minutes * 60)
-        nemesis.stop()
+        if wrong:
+            self._phase("something is wrong: stopping")
+            site.supervisor.patience = 0.0
+            nemesis.stop(5.0)
+        else:
+            nemesis.stop()
         site.heal()
         if not wrong:
             self._phase("the nemesis has stopped, all is healed; waiting until it is quiet")
@@ -122,11 +129,15 @@ class _Run:
         return False
 
     def _quiet(self) -> None:
-        give_up = time.monotonic() + QUIET_WITHIN
-        told = time.monotonic()
-        while time.monotonic() < give_up and not self._watch.wrong.is_set():
+        """Wait until all has ended, for as long as anything moves."""
+        moved = told = time.monotonic()
+        before: object = None
+        while time.monotonic() - moved < STUCK_AFTER and not self._watch.wrong.is_set():
             if self._reader.unsettled() == 0:
                 return
+            now = self._reader.statuses(), self._reader.length()
+            if now != before:
+                before, moved = now, time.monotonic()
             if time.monotonic() - told >= PROGRESS_EVERY:
                 told = time.monotonic()
                 self._progress()

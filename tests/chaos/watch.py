@@ -23,6 +23,7 @@ class Watch:
 
     Attributes:
         found: What is wrong, once something is.
+        open: How many executions hadn't ended when it last could look.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -33,6 +34,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.wrong = threading.Event()
         self.found: list[Finding] = []
+        self.open = 0
 
     def start(self) -> None:
         """Begin."""
@@ -58,6 +60,7 @@ class Watch:
 
     def look(self) -> list[Finding]:
         """What is wrong now."""
+        self.open = self._reader.unsettled()
         found = list(twice(self._reader.rows()))
         now = self._reader.epochs()
         for execution_id, (epoch, length) in now.items():

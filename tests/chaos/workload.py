@@ -7,7 +7,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from fencepost import Fencepost, FencepostError, Handle
@@ -22,6 +22,13 @@ LONG = 2.5
 """Seconds that some steps take: longer than a lease, and than the short visibility timeout."""
 
 RETRY_EVERY = 0.5
+
+MOST_OPEN = 40
+"""Executions that haven't ended: with more than these, the client waits with the next.
+
+How many a machine gets done, the nemesis and the machine's other work decide; a queue that only
+grows would be all that a long run tests.
+"""
 
 DOOMED = {
     "order": ("pack", "ship"),
@@ -55,10 +62,19 @@ class Workload:
         seed: Drawn from.
         rate: Starts each second.
         history: Where what was wanted and what was started is written.
+        count_open: How many executions haven't ended.
     """
 
-    def __init__(self, fp: Fencepost, seed: int, rate: float, history: History) -> None:
+    def __init__(
+        self,
+        fp: Fencepost,
+        seed: int,
+        rate: float,
+        history: History,
+        count_open: Callable[[], int],
+    ) -> None:
         self._fp, self._rate, self._history = fp, rate, history
+        self._count_open = count_open
         self._works = works(seed)
         self._wanted: queue.Queue[tuple[str, Work] | None] = queue.Queue()
         self._stop = threading.Event()
@@ -81,9 +97,10 @@ class Workload:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _want(self) -> None:
-        began = time.monotonic()
-        for number, (kind, work) in enumerate(self._works):
-            if self._stop.wait(max(0.0, began + number / self._rate - time.monotonic())):
+        for kind, work in self._works:
+            while not self._stop.wait(1 / self._rate) and self._count_open() >= MOST_OPEN:
+                pass
+            if self._stop.is_set():
                 break
             self._history.add("start", kind, target=work.reference, **work.model_dump())
             self._wanted.put((kind, work))
