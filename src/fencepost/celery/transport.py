@@ -109,7 +109,8 @@ def _group_id(child: Execution) -> str:
 def _published() -> Iterator[None]:
     try:
         yield
-    except (KombuError, OperationalError, RedisError, OSError) as problem:
+    # `AttributeError`: kombu's own, where another thread has just closed the broken connection.
+    except (KombuError, OperationalError, RedisError, OSError, AttributeError) as problem:
         raise ServiceUnavailableError(
             f"the broker doesn't take messages: {problem}", service="broker"
         ) from problem
