@@ -26,6 +26,7 @@ Doing = Generator[str, None, str]
 Action = Callable[[Site, Planned], Doing]
 
 STEPS = (-3600.0, -5.0, 5.0, 3600.0)
+ENDING = ("kill-group", "kill-parent", "terminate")
 ROLLING_PATIENCE = 20.0
 QUEUE = "celery"
 PRIORITY = b"\x06\x16"
@@ -43,6 +44,8 @@ def _slot(site: Site, planned: Planned) -> Slot:
     slot = site.supervisor.slots[planned.target]
     if not slot.up:
         raise NotNow(f"{slot.name} isn't up")
+    if planned.kind in ENDING and sum(each.up for each in site.supervisor.slots.values()) < 2:
+        raise NotNow(f"{slot.name} is the last that is up")
     return slot
 
 
@@ -103,11 +106,12 @@ def rolling_restart(site: Site, _planned: Planned) -> Doing:
     done = []
     for slot in site.supervisor.slots.values():
         leaving, give_up = slot.worker, time.monotonic() + ROLLING_PATIENCE
-        if leaving is None or not slot.up:
+        if leaving is None or not slot.up or site.calm.is_set():
             continue
         leaving.terminate()
         while time.monotonic() < give_up and (slot.worker is leaving or not slot.up):
-            time.sleep(0.2)
+            if site.calm.wait(0.2):
+                break
         done.append(slot.name)
     return f"restarted {' '.join(done)}"
 

@@ -30,13 +30,16 @@ ROOT = Path(__file__).parents[2]
 
 
 class Careless(Ledger):
-    """A bank that looks at no fence and at no key."""
+    """A bank that looks at no fence, and at no key that came with one."""
 
     def _check_mark(self, db: sqlite3.Connection, token: tuple[str, int] | None) -> None:
         """Let everybody through."""
 
     def _known(self, db: sqlite3.Connection, mode: str, key: str, request: Any) -> int | None:
-        return super()._known(db, mode, key, request) if mode == "keyed" else None
+        if mode == "keyed":
+            return super()._known(db, mode, key, request)
+        db.execute("DELETE FROM keys WHERE mode = ? AND key = ?", (mode, key))
+        return None
 
 
 class Counter(Handler):
@@ -53,6 +56,16 @@ class Counter(Handler):
             self._answer(HTTPStatus.GONE, {"error": "too-late"})
             return
         super().do_POST()
+
+
+class Server(ThreadingHTTPServer):
+    """Says nothing of callers that are gone when they are answered."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Bank:
@@ -159,8 +172,7 @@ def main() -> None:
     parser.add_argument("--unfenced", action="store_true")
     given = parser.parse_args()
     Counter.ledger = (Careless if given.unfenced else Ledger)(given.ledger)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Counter)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Counter)
     print(server.server_port, flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdin.read()

@@ -40,6 +40,7 @@ class Nemesis:
     def stop(self, patience: float = UNDO_PATIENCE) -> None:
         """Undo what is under way, and do nothing more; waits at most so many seconds."""
         self._stop.set()
+        self._site.calm.set()
         self._thread.join()
         give_up = time.monotonic() + patience
         for thread in self._acting:

@@ -112,6 +112,7 @@ class _Run:
             if not workload.stop():
                 self._result.findings.append(Finding("client", "the client can't start its work"))
             self._quiet()
+            self._result.findings += [Finding("client", each) for each in workload.surprises]
         self._watch.stop()
         try:
             self._judge(wrong)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -79,10 +80,14 @@ class Site:
         folder: For everything that is kept.
         options: What the run is.
         history: Where workers' starts and ends are written.
+
+    Attributes:
+        calm: Set once nothing more shall be done to it.
     """
 
     def __init__(self, folder: Path, options: Options, history: History) -> None:
         self.folder, self.options = folder, options
+        self.calm = threading.Event()
         self._stack = ExitStack()
         self.redis_server: RedisServer
         self.postgres: PostgresServer | None = None

@@ -23,7 +23,7 @@ LONG = 2.5
 
 RETRY_EVERY = 0.5
 
-MOST_OPEN = 40
+MOST_OPEN = 20
 """Executions that haven't ended: with more than these, the client waits with the next.
 
 How many a machine gets done, the nemesis and the machine's other work decide; a queue that only
@@ -63,6 +63,9 @@ class Workload:
         rate: Starts each second.
         history: Where what was wanted and what was started is written.
         count_open: How many executions haven't ended.
+
+    Attributes:
+        surprises: Errors of a start that no caller can be expected to know.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Workload:
         self._works = works(seed)
         self._wanted: queue.Queue[tuple[str, Work] | None] = queue.Queue()
         self._stop = threading.Event()
+        self.surprises: list[str] = []
         self._threads = [threading.Thread(target=self._want, daemon=True)]
         self._threads += [
             threading.Thread(target=self._serve, daemon=True) for _ in range(STARTERS)
@@ -113,7 +117,9 @@ class Workload:
             for attempt in itertools.count(1):
                 try:
                     handle: Handle[Any] = self._fp.start(SAGAS[kind], work, key=work.reference)
-                except FencepostError as problem:
+                except Exception as problem:  # noqa: BLE001 - judged at the end
+                    if not isinstance(problem, FencepostError):
+                        self.surprises.append(f"start of {work.reference}: {problem!r}")
                     # Perhaps it is started all the same: the key finds it then.
                     self._history.add(
                         "not-started", kind, target=work.reference, answer=str(problem)
