@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo refund-demo order-demo pipeline-demo test explore explore-nightly lint bench format lock clean
+.PHONY: help demo refund-demo order-demo pipeline-demo test compose-test explore explore-nightly lint bench format lock clean
 
 # One environment serves all targets: the dev set contains the demo set at the same pins.
 venv = @command -v $(PYTHON) >/dev/null 2>&1 || { \
@@ -33,6 +33,10 @@ pipeline-demo: ## three days of files through a fan-out, with limits and a kille
 test: ## run all tests (ARGS='tests/unit -k fence')
 	$(venv) dev
 	@$(VENV)/bin/python -m pytest $(ARGS)
+
+compose-test: ## the scenarios on containers; starts a Docker engine where none runs (root, Debian)
+	$(venv) dev
+	@tools/ci_docker.sh run $(VENV)/bin/python -m pytest tests/compose $(ARGS)
 
 explore: ## every schedule of the small scenarios (ARGS='--budget 0,1' or '--seconds 20')
 	$(venv) dev

@@ -101,6 +101,7 @@ def _succession(found: _Found) -> Iterator[Claim]:
     epochs = [event.epoch for event in found.named(EventName.LEASE_ACQUIRED)]
     shown = " → ".join(str(epoch) for epoch in epochs)
     yield Claim("epoch 1, then 2, and no other", epochs == [1, 2], shown)
+    assert course.acquired is not None  # somebody went on
     owners = {found.struck.execution.owner, course.acquired.owner}
     yield Claim("another worker went on", len(owners) == 2, joined(owners))
     took = f"{course.latency:.3f} s"

@@ -15,22 +15,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from coordinator import lifeline
-from fencepost.errors import FencepostError
+from coordinator.runtime import Action, WorkerError
 
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 _POLL = 0.05
-
-
-class WorkerError(FencepostError):
-    """A worker did not start, or not do what a signal asked of it. Fields: `worker`, `log`."""
-
-    code = "fleet.worker"
 
 
 @dataclass
@@ -58,6 +53,35 @@ class Worker:
     def running(self) -> bool:
         """Whether its main process is there, frozen or not."""
         return self.process.poll() is None
+
+    @property
+    def place(self) -> str:
+        """Its main process's id."""
+        return f"pid {self.process.pid}"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Its process group."""
+        return {"process_group": self.pgid}
+
+    def means(self, action: Action) -> str:
+        """The signal."""
+        match action:
+            case Action.FREEZE:
+                return f"SIGSTOP to its whole process group {self.pgid}"
+            case Action.KILL:
+                return f"SIGKILL to its whole process group {self.pgid}"
+            case Action.HOLD | Action.CUT_OFF:
+                return str(action)
+
+    @property
+    def means_of_return(self) -> str:
+        """The signal that thaws."""
+        return "SIGCONT"
+
+    def come_back(self) -> None:
+        """Thaw all of it."""
+        self.signal(signal.SIGCONT)
 
     def members(self) -> list[psutil.Process]:
         """All processes of its group that are still there."""

@@ -13,7 +13,8 @@ from datetime import timedelta
 from coordinator import scenarios, tables
 from coordinator.claims import Claim, joined, left_of
 from coordinator.ledger_facts import read_line
-from coordinator.play import Play, Target
+from coordinator.play import Play
+from coordinator.runtime import Target
 from coordinator.scenarios import Course
 from fencepost.records import Event, EventName, Execution, Status
 from ledger.database import engine_for
@@ -45,7 +46,9 @@ def play_late_write(play: Play, request: ReleaseRequest, target: Target) -> Cour
         "It still holds the result of its step, and writes it with the epoch that it knows.",
     )
     scenarios.thaw(struck)
-    play.narrator.note(f"{struck.worker.name} THAWED: SIGCONT", style="bold white on blue")
+    play.narrator.note(
+        f"{struck.worker.name} THAWED: {struck.worker.means_of_return}", style="bold white on blue"
+    )
     refusals = scenarios.until_refused(play, struck)
     play.narrator.show(tables.refusals(refusals))
     assert last.ended_at is not None  # it has ended
@@ -86,6 +89,7 @@ def _turned_back(play: Play, course: Course) -> Iterator[Claim]:
     yield Claim("because its deadline passed", code == "execution.deadline-passed", code)
     took = f"{course.latency:.3f} s"
     yield Claim("without waiting for the frozen one's lease", course.latency < play.ttl, took)
+    assert course.acquired is not None  # the undoer's
     owners = {course.struck.execution.owner, course.acquired.owner}
     yield Claim("another worker undid the module", len(owners) == 2, joined(owners))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,16 +13,20 @@ from uuid import UUID
 import sqlalchemy as sa
 from rich.console import Console
 
-from coordinator import claims, late_write, scenarios, story, tables
+from coordinator import claims, late_write, outage, readiness, scenarios, story, tables
 from coordinator.acts import STORY, Acts
-from coordinator.composition import Factory
-from coordinator.fleet import ROOT, Fleet, Worker, fleet
+from coordinator.composition import Factory, compose
+from coordinator.containers import compose_runtime
+from coordinator.fleet import ROOT
 from coordinator.narrator import Narrator
-from coordinator.play import Play, Target
+from coordinator.play import Play
+from coordinator.processes import process_runtime
 from coordinator.report import REPORT_FILE, RunReport, latencies
 from coordinator.runs import RunLocation
+from coordinator.runtime import Runtime, Target, UnsupportedError
 from coordinator.site import Servers, Site, new_folder, opened, visibility_timeout
 from coordinator.verifier import verify_run
+from fencepost.verify import Report
 from ledger.release_file import load_release
 from ledger.vocabulary import ReleaseRequest
 
@@ -34,11 +38,16 @@ EX_FAILED = 1
 EX_BROKEN = 3
 """Exit code when the verifier finds an invariant broken."""
 
-WORKERS = 2
 SETTLE_GRACE = 5.0
 _VERSION_KEPT = 32
 
-Name = Literal["freeze", "kill", "term", "late-write"]
+Name = Literal["freeze", "kill", "term", "late-write", "partition", "redis-restart"]
+RuntimeName = Literal["processes", "compose"]
+
+PLAYS: Mapping[RuntimeName, frozenset[Name]] = {
+    "processes": frozenset({"freeze", "kill", "term", "late-write"}),
+    "compose": frozenset({"freeze", "kill", "late-write", "partition", "redis-restart"}),
+}
 
 
 @dataclass(frozen=True)
@@ -46,8 +55,9 @@ class Options:
     """What is to be played, and on what.
 
     Attributes:
+        runtime: Where the workers are.
         file: The release file; None for the example, whose first attempt fails at the gate.
-        lease_ttl: Seconds.
+        lease_ttl: Seconds; a fleet that runs already has its own.
         repeat: How many releases, one after the other.
         servers: Those that are there already.
         postgres: Start a PostgreSQL where no database is given.
@@ -57,6 +67,7 @@ class Options:
     """
 
     scenario: Name
+    runtime: RuntimeName = "processes"
     file: Path | None = None
     lease_ttl: float = 5.0
     repeat: int = 1
@@ -84,10 +95,46 @@ def perform(options: Options, narrator: Narrator) -> Result:
 
     Raises:
         ReleaseFileError: The release file can't be used; nothing was started.
+        UnsupportedError: The runtime can't play this scenario.
         FencepostError: A server, a worker or the scenario itself failed.
     """
+    check_supported(options)
     request = load_release(options.file or EXAMPLE)
     folder = new_folder(options.runs)
+    try:
+        with _opened(options, folder) as (runtime, factory):
+            result = _Stage(options, runtime, factory, narrator).play_all(request)
+    finally:
+        with suppress(OSError):
+            folder.rmdir()  # only if nothing has come of it
+    narrator.out.print(f"kept in   {folder}: {REPORT_FILE}, events.jsonl, logs/, artifacts/")
+    return result
+
+
+def check_supported(options: Options) -> None:
+    """Make sure that the runtime has the means for the scenario.
+
+    Raises:
+        UnsupportedError: It hasn't; names one that has.
+    """
+    if options.scenario in PLAYS[options.runtime]:
+        return
+    other: RuntimeName = "compose" if options.runtime == "processes" else "processes"
+    raise UnsupportedError(
+        f"{options.scenario} can't be played on {options.runtime}: use --runtime {other}",
+        scenario=options.scenario,
+        runtime=options.runtime,
+    )
+
+
+@contextmanager
+def _opened(options: Options, folder: Path) -> Iterator[tuple[Runtime, Factory]]:
+    if options.runtime == "compose":
+        with compose_runtime(folder) as containers:
+            readiness.check_servers(containers.site.settings)
+            with closing(compose(containers.site.settings)) as factory:
+                yield containers, factory
+        return
     place = opened(
         folder,
         lease_ttl=options.lease_ttl,
@@ -99,10 +146,8 @@ def perform(options: Options, narrator: Narrator) -> Result:
     with place as site, closing(site.factory()) as factory:
         if options.servers.broker is not None:
             scenarios.refuse_company(factory.app)
-        with fleet(site.environment(), site.logs) as workers:
-            result = _Stage(options, site, factory, workers, narrator).play_all(request)
-    narrator.out.print(f"kept in   {folder}: {REPORT_FILE}, events.jsonl, logs/, artifacts/")
-    return result
+        with process_runtime(site) as processes:
+            yield processes, factory
 
 
 def location_of(site: Site, run: UUID) -> RunLocation:
@@ -119,20 +164,26 @@ def location_of(site: Site, run: UUID) -> RunLocation:
     )
 
 
+_JUDGES = {
+    "late-write": late_write.claims_of,
+    "redis-restart": outage.claims_of,
+}
+
+
 class _Stage:
     """Servers and workers, and the releases that are played on them."""
 
     def __init__(
-        self, options: Options, site: Site, factory: Factory, workers: Fleet, narrator: Narrator
+        self, options: Options, runtime: Runtime, factory: Factory, narrator: Narrator
     ) -> None:
         self._options = options
-        self._site = site
+        self._runtime = runtime
+        self._site = runtime.site
         self._factory = factory
-        self._workers = workers
         self._narrator = narrator
 
     def play_all(self, request: ReleaseRequest) -> Result:
-        self._hire()
+        self._runtime.hire()
         self._introduce(request)
         if self._options.repeat == 1:
             report = self._play_one(request, 1, self._narrator)
@@ -141,30 +192,18 @@ class _Stage:
             return self._written(report.exit_code, report.as_json(), [report])
         reports = []
         for number in range(1, self._options.repeat + 1):
-            self._hire()
+            self._runtime.hire()
             reports.append(self._play_one(request, number, Narrator(Console(quiet=True))))
             self._tell_one(reports[-1], number)
         for report in reports:
             self._verify(report)
         return self._conclude_all(reports)
 
-    def _hire(self) -> None:
-        """Have two workers, whatever became of those before."""
-        running = [worker for worker in self._workers.workers if worker.running]
-        while len(running) < WORKERS:
-            running.append(self._start_worker())
-        self._workers.wait_until_ready(*running)
-
-    def _start_worker(self) -> Worker:
-        number = len(self._workers.workers)
-        suffix = chr(ord("a") + number) if number < 26 else str(number)
-        return self._workers.start(f"worker-{suffix}")
-
     def _introduce(self, request: ReleaseRequest) -> None:
         site, out = self._site, self._narrator.out
         database = sa.make_url(site.settings.database).render_as_string(hide_password=True)
         broker = sa.make_url(site.settings.broker).render_as_string(hide_password=True)
-        workers = ", ".join(f"{w.name} (pid {w.process.pid})" for w in self._workers.workers)
+        workers = ", ".join(f"{w.name} ({w.place})" for w in self._runtime.workers)
         modules = ", ".join(module.name for module in request.modules)
         out.print(f"[bold]release[/]   {request.name} {request.version}: {modules}")
         out.print(f"[bold]workers[/]   {workers}; each a real `celery -A coordinator.app worker`")
@@ -185,7 +224,7 @@ class _Stage:
             self._site.staging,
             STORY if options.scenario == "freeze" else None,
         )
-        play = Play(self._site, self._factory, self._workers, narrator, acts)
+        play = Play(self._runtime, self._factory, narrator, acts)
         report = RunReport(self._site, options.scenario)
         match options.scenario:
             case "freeze" if not options.guards:
@@ -198,15 +237,20 @@ class _Stage:
                 report.course = scenarios.term(play, request, target)
             case "late-write":
                 report.course = late_write.play_late_write(play, request, target)
-        report.root_id = play.root_id
+            case "partition":
+                report.course = scenarios.partition(play, request, target)
+            case "redis-restart":
+                report.course = outage.play_redis_restart(play, request, target)
+        report.root_id, report.release = play.root_id, request.name
         if options.guards:
-            judged = late_write if options.scenario == "late-write" else claims
-            report.claims = judged.claims_of(play, report.course)
+            play.collect()
+            judged = _JUDGES.get(options.scenario, claims.claims_of)
+            report.claims = judged(play, report.course)
         return report
 
     def _version(self, request: ReleaseRequest, number: int) -> str:
         """A version is promoted once, so that a database that stays needs another each time."""
-        if number == 1 and self._options.servers.database is None:
+        if number == 1 and self._site.servers.database is None:
             return request.version
         return f"{request.version[:_VERSION_KEPT]}+{self._site.run_id}.{number}"
 
@@ -215,12 +259,23 @@ class _Stage:
         settle = visibility_timeout(self._options.lease_ttl) + SETTLE_GRACE
         if not self._options.guards:
             settle = 0.0  # nothing that is broken here goes away by itself
-        where = location_of(self._site, report.execution_id)
-        report.invariants = verify_run(where, settle=settle)
+        report.invariants = self._settled(report, settle)
         if not report.invariants.ok:
             report.exit_code = EX_BROKEN
         elif not report.ok or not self._options.guards:
             report.exit_code = EX_FAILED
+
+    def _settled(self, report: RunReport, seconds: float) -> Report:
+        """What the verifier finds once late messages are gone, and files are where it looks."""
+        where = location_of(self._site, report.execution_id)
+        # Whatever goes away by itself may also do so on disk, of which we may have a copy only.
+        for settle in (0.0, seconds):
+            self._runtime.collect(report.execution_id, report.release)
+            found = verify_run(where, settle=settle)
+            if found.ok:
+                return found
+        self._runtime.collect(report.execution_id, report.release)
+        return verify_run(where, settle=0.0)
 
     def _conclude(self, report: RunReport) -> None:
         narrator = self._narrator
@@ -247,6 +302,8 @@ class _Stage:
             return "handed on after"
         if self._options.scenario == "late-write":
             return "undone after"
+        if self._options.scenario == "redis-restart":
+            return "the step in hand was done after"
         return "taken over after"
 
     def _conclude_all(self, reports: list[RunReport]) -> Result:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
 
 from coordinator.composition import Factory
-from coordinator.fleet import Fleet
 from coordinator.narrator import Narrator
+from coordinator.runtime import Runtime
 from coordinator.site import Site
 from coordinator.watch import Fact, Watch
 from fencepost.errors import FencepostError
@@ -32,27 +31,6 @@ class ScenarioError(FencepostError):
     code = "scenario.failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where in a release a worker is hit.
-
-    Attributes:
-        module: Whose step.
-        attempt: Of the release; None for the first that comes there.
-        point: The crash point.
-    """
-
-    module: str
-    attempt: int | None
-    point: str = "stage.archive-written"
-
-    @property
-    def match(self) -> dict[str, str]:
-        """The condition of a fault plan."""
-        wanted = {"module": self.module}
-        return wanted if self.attempt is None else wanted | {"attempt": str(self.attempt)}
-
-
 Listener = Callable[[Watch, Sequence[Fact]], None]
 
 
@@ -60,28 +38,30 @@ class Play:
     """A release and its surroundings.
 
     Args:
-        site: Servers and folders.
+        runtime: The workers, and the site that they are on.
         factory: Of this process.
-        fleet: The workers.
         narrator: Tells what happens.
         listener: Is given all news first, and narrates them.
     """
 
     def __init__(
         self,
-        site: Site,
+        runtime: Runtime,
         factory: Factory,
-        fleet: Fleet,
         narrator: Narrator,
         listener: Listener | None = None,
     ) -> None:
-        self.site = site
+        self.runtime = runtime
         self.factory = factory
-        self.fleet = fleet
         self.narrator = narrator
         self._listener = listener
         self._watch: Watch | None = None
         self._events: list[Event] = []
+
+    @property
+    def site(self) -> Site:
+        """Servers and folders."""
+        return self.runtime.site
 
     @property
     def watch(self) -> Watch:
@@ -101,7 +81,9 @@ class Play:
 
     def start(self, request: ReleaseRequest, deadline: timedelta | None = None) -> UUID:
         """Start the release."""
+        request = self.runtime.adapted(request)
         handle = self.factory.fp.start(release, request, deadline=deadline)
+        self._name = request.name
         self._root_id = handle.execution_id
         self._watch = Watch(self.factory.fp.engine.executions, handle.execution_id)
         execution = self.read(handle.execution_id)
@@ -114,6 +96,10 @@ class Play:
         if execution is None:
             raise ScenarioError(f"execution {execution_id} is gone")
         return execution
+
+    def collect(self) -> None:
+        """Have what the release has left on disk in the site's folders."""
+        self.runtime.collect(self.root_id, self._name)
 
     def look(self) -> None:
         """Take notice of what has happened, and tell it."""

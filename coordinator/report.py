@@ -34,6 +34,7 @@ _STRUCK = {
     "kill": "killed",
     "term": "told to leave",
     "partition": "cut off",
+    "redis-restart": "in mid-step when Redis was restarted",
 }
 _PACKAGES = ("fencepost", "celery", "kombu", "redis", "sqlalchemy")
 
@@ -46,6 +47,7 @@ class RunReport:
         site: Where it played.
         scenario: Its name.
         root_id: The execution that was started; None before that.
+        release: Its release's name.
         exit_code: What the command will end with.
         damage: In words, what running without guards has broken.
     """
@@ -53,6 +55,7 @@ class RunReport:
     site: Site
     scenario: str
     root_id: UUID | None = None
+    release: str = ""
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     course: Course | None = None
     claims: Sequence[Claim] = ()
@@ -141,6 +144,8 @@ class RunReport:
             return
         struck = self.course.struck
         returned = [event.at for event in self.course.refusals if event.at is not None]
+        if self.course.returned is not None:
+            returned.append(datetime.fromtimestamp(self.course.returned, UTC))
         yield report.Outside(
             struck.worker.name,
             datetime.fromtimestamp(struck.at, UTC),
@@ -186,14 +191,14 @@ def _struck(course: Course) -> Mapping[str, Any]:
     return {
         "worker": struck.worker.name,
         "pid": struck.pid,
-        "process_group": struck.worker.pgid,
+        **struck.worker.facts,
         "execution_id": str(struck.execution_id),
         "module": struck.execution.input["module"]["name"],
         "attempt": struck.execution.input["attempt"],
         "epoch_before": struck.execution.epoch,
-        "epoch_after": course.acquired.epoch,
+        "epoch_after": (course.acquired or struck.execution).epoch,
         "owner_before": struck.execution.owner,
-        "owner_after": course.acquired.owner,
+        "owner_after": (course.acquired or struck.execution).owner,
         "latency_seconds": round(course.latency, 3),
         "taken_over": course.recovered is not None,
     }

@@ -1,22 +1,18 @@
-"""Freeze, kill, terminate: a worker is hit in mid-step, and the release goes on all the same."""
+"""Freeze, kill, terminate, cut off: a worker is hit in mid-step, and the release goes on."""
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import count
-from pathlib import Path
 from uuid import UUID
 
 import sqlalchemy as sa
 from celery import Celery
 
-from coordinator.fleet import Worker
-from coordinator.play import Play, ScenarioError, Target
-from fencepost import faults
+from coordinator.play import Play, ScenarioError
+from coordinator.runtime import Action, Target, Trap, Worker
 from fencepost.errors import ConfigurationError
 from fencepost.records import Checkpoint, CheckpointKind, Event, EventName, Execution
 from fencepost.stores.sql.engine import READ
@@ -25,7 +21,7 @@ from ledger.vocabulary import ReleaseRequest
 
 FREEZE_SECONDS = 5.0
 STEP_SECONDS = 30.0
-_numbers = count(1)
+RETURN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +32,12 @@ class Struck:
         at: Seconds since 1970, by the database's clock.
         execution: Its row right after the hit.
         chain: Its checkpoints right after the hit.
-        plan: The fault plan that did it.
+        trap: What it fell into.
         point: The crash point.
     """
 
     worker: Worker
-    plan: Path
+    trap: Trap
     point: str
     pid: int
     at: float
@@ -59,20 +55,22 @@ class Course:
     """What became of it.
 
     Attributes:
-        acquired: The next owner's acquisition.
+        acquired: The next owner's acquisition; None if the worker has kept the execution.
         recovered: The takeover; None where the execution was handed on.
         latency: Seconds until the next owner: from the hit, or from the end of the step for a
-            worker that was terminated.
+            worker that was terminated. Where nobody was hit, until the end of the step in hand.
         refusals: What the hit worker tried to write later, and could not.
         last: The last attempt of the release, at the end.
+        returned: When all was as before the hit, in seconds since 1970 by the database's clock.
     """
 
     struck: Struck
-    acquired: Event
+    acquired: Event | None
     recovered: Event | None
     latency: float
     refusals: tuple[Event, ...]
     last: Execution
+    returned: float | None = None
 
 
 def refuse_company(app: Celery) -> None:
@@ -94,7 +92,7 @@ def strike(
     play: Play,
     request: ReleaseRequest,
     target: Target,
-    action: str,
+    action: Action,
     *,
     deadline: timedelta | None = None,
 ) -> Struck:
@@ -102,27 +100,27 @@ def strike(
 
     Raises:
         ScenarioError: No worker came there.
+        UnsupportedError: The runtime has no means for this action.
     """
-    name = f"{action}-{next(_numbers)}"
-    plan = faults.arm(play.site.faults, target.point, action, match=target.match, name=name)
-    play.start(request, deadline)
+    trap = play.runtime.trap(target, action)
     try:
-        (record, *_) = play.until(
-            lambda: faults.fired(plan), f"{target.point} in {target.module}, where a worker is hit"
+        play.start(request, deadline)
+        sprung = play.until(
+            trap.sprung, f"{target.point} in {target.module}, where a worker is hit"
         )
     finally:
-        plan.unlink(missing_ok=True)
-    attempt = int(record["facts"]["attempt"])
+        trap.disarm()
     execution = play.until(
-        lambda: play.watch.module(target.module, attempt), "the module's execution"
+        lambda: play.watch.module(target.module, sprung.attempt), "the module's execution"
     )
+    hit = trap.hit(sprung, play.read(execution.execution_id))
     store = play.factory.fp.engine.executions
     return Struck(
-        worker=play.fleet.of_group(record["pgid"]),
-        plan=plan,
+        worker=hit.worker,
+        trap=trap,
         point=target.point,
-        pid=record["pid"],
-        at=record["at"] + clock_offset(play.factory.fp.database),
+        pid=sprung.pid,
+        at=hit.at + clock_offset(play.factory.fp.database),
         execution=play.read(execution.execution_id),
         chain=store.chain(execution.execution_id),
     )
@@ -132,30 +130,36 @@ def freeze(
     play: Play, request: ReleaseRequest, target: Target, *, deadline: timedelta | None = None
 ) -> Struck:
     """Freeze a worker, and wait until the operating system says that all of it stands still."""
-    struck = strike(play, request, target, "freeze", deadline=deadline)
+    struck = strike(play, request, target, Action.FREEZE, deadline=deadline)
     until = time.monotonic() + FREEZE_SECONDS
     while not struck.worker.frozen():
         if time.monotonic() > until:
-            raise ScenarioError(f"{struck.worker.name} was sent SIGSTOP and runs on")
+            raise ScenarioError(f"{struck.worker.name} was frozen and runs on")
         time.sleep(0.02)
     return struck
 
 
 def tell_frozen(play: Play, struck: Struck) -> None:
     """Say who was frozen, and what it had in hand."""
-    worker, execution = struck.worker, struck.execution
+    worker = struck.worker
     done = [c.step for c in struck.chain if c.kind is CheckpointKind.STEP]
     play.narrator.note(
-        f"{worker.name} FROZEN: SIGSTOP to its whole process group {worker.pgid}, in mid-step",
+        f"{worker.name} FROZEN: {worker.means(Action.FREEZE)}, in mid-step",
         style="bold white on blue",
     )
-    play.narrator.detail(
-        f"at {struck.point}; in hand: {execution.input['module']['name']}, execution"
-        f" {struck.execution_id}, epoch {execution.epoch}"
-    )
+    tell_in_hand(play, struck)
     play.narrator.detail(
         f"committed: {', '.join(done)}. Its archive is on disk, under a name with its epoch;"
         " no row makes it visible"
+    )
+
+
+def tell_in_hand(play: Play, struck: Struck) -> None:
+    """Say what the worker was doing."""
+    execution = struck.execution
+    play.narrator.detail(
+        f"at {struck.point}; in hand: {execution.input['module']['name']}, execution"
+        f" {struck.execution_id}, epoch {execution.epoch}"
     )
 
 
@@ -195,7 +199,8 @@ def until_module_ended(play: Play, struck: Struck) -> Execution:
 
 def thaw(struck: Struck) -> None:
     """Let a frozen worker go on as if nothing had happened."""
-    struck.worker.signal(signal.SIGCONT)
+    struck.worker.come_back()
+    struck.trap.let_go()
 
 
 def until_refused(play: Play, struck: Struck) -> tuple[Event, ...]:
@@ -211,12 +216,10 @@ def until_refused(play: Play, struck: Struck) -> tuple[Event, ...]:
 
 
 def kill(play: Play, request: ReleaseRequest, target: Target) -> Course:
-    """SIGKILL to a whole worker in mid-step; it never returns."""
-    struck = strike(play, request, target, "kill")
+    """Kill a whole worker in mid-step; it never returns."""
+    struck = strike(play, request, target, Action.KILL)
     worker = struck.worker
-    play.narrator.note(
-        f"{worker.name} KILLED: SIGKILL to its whole process group {worker.pgid}, in mid-step"
-    )
+    play.narrator.note(f"{worker.name} KILLED: {worker.means(Action.KILL)}, in mid-step")
     worker.wait_until_it_ends(FREEZE_SECONDS)
     acquired, recovered = until_taken_over(play, struck)
     return Course(
@@ -231,14 +234,14 @@ def kill(play: Play, request: ReleaseRequest, target: Target) -> Course:
 
 def term(play: Play, request: ReleaseRequest, target: Target) -> Course:
     """SIGTERM to a worker in mid-step: it finishes the step, and hands the execution on."""
-    struck = strike(play, request, target, "pause")
+    struck = strike(play, request, target, Action.HOLD)
     worker = struck.worker
     worker.terminate()
     worker.wait_until_it_says("Warm shutdown", STEP_SECONDS)
     play.narrator.note(f"{worker.name} TERMINATED: SIGTERM to its main process, in mid-step")
     # From here on the step can end; before, the worker has learnt that it must leave.
     released = time.time() + clock_offset(play.factory.fp.database)
-    struck.plan.with_suffix(".go").touch()
+    struck.trap.let_go()
     epoch = struck.execution.epoch + 1
     acquired = play.until(
         lambda: play.event(struck.execution_id, EventName.LEASE_ACQUIRED, epoch), "the hand-over"
@@ -255,6 +258,60 @@ def term(play: Play, request: ReleaseRequest, target: Target) -> Course:
         refusals=(),
         last=last,
     )
+
+
+def partition(play: Play, request: ReleaseRequest, target: Target) -> Course:
+    """Cut a worker off from every server in mid-step; it works on, and is connected again later."""
+    struck = strike(play, request, target, Action.CUT_OFF)
+    worker = struck.worker
+    play.narrator.note(
+        f"{worker.name} CUT OFF: {worker.means(Action.CUT_OFF)}, in mid-step",
+        style="bold white on blue",
+    )
+    tell_in_hand(play, struck)
+    struck.trap.let_go()
+    play.narrator.detail("it goes on with the step, and reaches neither PostgreSQL nor Redis")
+    until_expired(play, struck)
+    acquired, recovered = until_taken_over(play, struck)
+    until_module_ended(play, struck)
+    worker.come_back()
+    returned = time.time() + clock_offset(play.factory.fp.database)
+    play.narrator.note(
+        f"{worker.name} is CONNECTED again: {worker.means_of_return}", style="bold white on blue"
+    )
+    last = play.until_the_end()
+    until_it_answers(play, worker)
+    play.narrator.note(f"{worker.name} answers again, and takes work")
+    play.look()
+    names = (EventName.ZOMBIE_WRITE_REJECTED, EventName.LEASE_LOST)
+    epoch = struck.execution.epoch
+    # A worker that works on knows that it lost its lease, and may not even try to write.
+    refused = [play.event(struck.execution_id, name, epoch) for name in names]
+    return Course(
+        struck=struck,
+        acquired=acquired,
+        recovered=recovered,
+        latency=seconds(recovered) - struck.at,
+        refusals=tuple(event for event in refused if event) if all(refused) else (),
+        last=last,
+        returned=returned,
+    )
+
+
+def until_it_answers(play: Play, worker: Worker) -> None:
+    """Wait until a worker answers over the broker.
+
+    Raises:
+        ScenarioError: It doesn't.
+    """
+    control = play.factory.app.control
+    deadline = time.monotonic() + RETURN_SECONDS
+    while True:
+        answers = control.ping(timeout=1.0) or []
+        if any(name.partition("@")[0] == worker.name for answer in answers for name in answer):
+            return
+        if time.monotonic() > deadline:
+            raise ScenarioError(f"{worker.name} does not answer within {RETURN_SECONDS:.0f} s")
 
 
 def clock_offset(database: sa.Engine) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from coordinator import damage, scenarios, tables
 from coordinator.damage import Moment
-from coordinator.play import Play, ScenarioError, Target
+from coordinator.play import Play, ScenarioError
+from coordinator.runtime import Target
 from coordinator.scenarios import Course, Struck
 from fencepost.records import Event, Execution
 from ledger.vocabulary import ReleaseRequest
@@ -67,8 +68,8 @@ def _until_taken_over(
 def _thaw(play: Play, struck: Struck) -> None:
     scenarios.thaw(struck)
     play.narrator.note(
-        f"{struck.worker.name} THAWED: SIGCONT; it goes on where it was, with epoch"
-        f" {struck.execution.epoch}",
+        f"{struck.worker.name} THAWED: {struck.worker.means_of_return}; it goes on where it was,"
+        f" with epoch {struck.execution.epoch}",
         style="bold white on blue",
     )
 

@@ -30,6 +30,7 @@ _CODES = {
     "release.invalid-file": DATA,
     "run.not-found": NO_INPUT,
     "testing.server": UNAVAILABLE,
+    "runtime.unavailable": UNAVAILABLE,
     "planner.configuration": CONFIG,
 }
 _KINDS: tuple[tuple[type[FencepostError], int], ...] = (

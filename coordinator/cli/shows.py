@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -30,11 +31,26 @@ class Scenario(StrEnum):
     KILL = "kill"
     TERM = "term"
     LATE_WRITE = "late-write"
+    PARTITION = "partition"
+    REDIS_RESTART = "redis-restart"
+
+
+class RuntimeName(StrEnum):
+    """Where the workers are."""
+
+    PROCESSES = "processes"
+    COMPOSE = "compose"
 
 
 def scenario(
     name: Annotated[Scenario, typer.Argument(help="What happens to a worker in mid-step.")],
     *,
+    runtime: Annotated[
+        RuntimeName,
+        typer.Option(
+            "--runtime", help="Workers of its own, or the fleet that `docker compose up` started."
+        ),
+    ] = RuntimeName.PROCESSES,
     repeat: Annotated[
         int, typer.Option("--repeat", min=1, max=1000, help="How many releases.")
     ] = 1,
@@ -65,19 +81,32 @@ def scenario(
     freeze: SIGSTOP, and SIGCONT when another worker has finished its work. kill: SIGKILL, for
     good; prints how long the takeover took. term: SIGTERM; prints how long the hand-over took.
     late-write: SIGSTOP until the release's deadline has passed and it is undone, then SIGCONT.
+
+    With --runtime compose it is the fleet that `docker compose up` has started, with
+    `docker compose pause`, `unpause` and `kill`; and two more: partition disconnects a worker from
+    the network and connects it again, redis-restart restarts Redis. The fleet is left as it was.
     """
     from coordinator import readiness
-    from coordinator.performance import Options
+    from coordinator.performance import PLAYS, Options
     from coordinator.settings import load
     from coordinator.site import Servers
 
     servers = Servers()
-    if not (embedded or postgres):
+    if runtime is RuntimeName.COMPOSE:
+        given = {
+            "--embedded": embedded,
+            "--postgres": postgres,
+            "--lease-ttl": lease_ttl is not None,
+            "--live": live,
+        }
+        _refuse_with_compose([option for option, value in given.items() if value])
+    elif not (embedded or postgres) and name.value in PLAYS["processes"]:
         settings = load()
         readiness.check_connections(settings)
         servers = Servers(settings.database, settings.broker, settings.leases)
     options = Options(
         scenario=name.value,
+        runtime=runtime.value,
         file=file,
         lease_ttl=lease_ttl or (REAL_TTL if name is Scenario.LATE_WRITE else DEMO_TTL),
         repeat=repeat,
@@ -87,6 +116,14 @@ def scenario(
         runs=runs,
     )
     _perform(options, as_json=as_json)
+
+
+def _refuse_with_compose(options: Sequence[str]) -> None:
+    if options:
+        raise typer.BadParameter(
+            f"{', '.join(options)}: the fleet has its own servers and settings; give them to"
+            " `docker compose up`, as in FENCEPOST_LEASE_TTL=5 docker compose up --detach"
+        )
 
 
 def demo(
