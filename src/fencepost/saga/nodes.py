@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any
 
+from fencepost.errors import SagaDefinitionError
 from fencepost.saga.joins import Collect, Join
 from fencepost.saga.signals import APPROVAL, Signal
 from fencepost.saga.steps import Step
@@ -34,6 +35,14 @@ class StepNode:
     step: Step[Any, Any]
     terminal: TerminalKind | None = None
     pivot: bool = False
+
+    def __post_init__(self) -> None:
+        # Without a type checker, an effect or a bare function looks as if it fitted here.
+        if not isinstance(self.step, Step):
+            raise SagaDefinitionError(
+                f"{self.step!r} is not a step: put @step on the function that runs here; an effect"
+                " is performed in a step that declares it, with ctx.perform"
+            )
 
     @property
     def name(self) -> str:
