@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo refund-demo order-demo pipeline-demo test compose-test explore explore-nightly lint bench format lock clean
+.PHONY: help demo refund-demo order-demo pipeline-demo test compose-test explore explore-nightly chaos lint bench format lock clean
 
 # One environment serves all targets: the dev set contains the demo set at the same pins.
 venv = @command -v $(PYTHON) >/dev/null 2>&1 || { \
@@ -45,6 +45,10 @@ explore: ## every schedule of the small scenarios (ARGS='--budget 0,1' or '--sec
 explore-nightly: ## 100,000 random schedules of larger scenarios (ARGS='--seed 7')
 	$(venv) dev
 	@$(VENV)/bin/python -m fencepost.testing.explore tests.exploration.nightly --random 100000 $(ARGS)
+
+chaos: ## real workers and servers under a seeded nemesis (MINUTES=20 SEED=7 ARGS='--unfenced')
+	$(venv) dev
+	@$(VENV)/bin/python -m tests.chaos --minutes $(or $(MINUTES),3) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lint: ## ruff, mypy --strict, import contracts
 	$(venv) dev
