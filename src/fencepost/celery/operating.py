@@ -79,7 +79,8 @@ class Operating(ABC):
     def pause(self, execution_id: UUID, *, by: str, why: str) -> Execution:
         """Have nothing more of an execution and its descendants begun.
 
-        A step that runs runs on, and is committed. Deadlines and time-outs go on, too.
+        A step that runs runs on, and is committed; who runs it looks once a second whether it is
+        paused, and may begin shorter steps until then. Deadlines and time-outs go on, too.
 
         Raises:
             ExecutionNotFoundError, ExecutionStateError: None, or it has ended.
