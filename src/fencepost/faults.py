@@ -7,9 +7,10 @@ folder. There, a test or scenario arms a point by writing `<anything>.json`:
 
 Actions: `kill` and `freeze` (SIGKILL, SIGSTOP to the process group), `kill-self` and `freeze-self`
 (to the process alone), `term` (SIGTERM to the group's leader), `raise` (RuntimeError), `exit`
-(`os._exit`), `pause` (wait until the file `<anything>.go` appears). A plan fires once, unless it
-says `"times": n`. The process that takes it renames the file, so two workers never take the same
-one, and leaves its pid and the facts of the point in `<anything>.fired-<n>` for the test to read.
+(`os._exit`), `pause` (wait until the file `<anything>.go` appears), `note` (only leave the record).
+A plan fires once, unless it says `"times": n`. The process that takes it renames the file, so two
+workers never take the same one, and leaves its pid and the facts of the point in
+`<anything>.fired-<n>` for the test to read.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ _hooks: list[Hook] = []
 def install(hook: Hook | None) -> None:
     """Replace the environment's fault plans by a function (in-process tests), or undo that."""
     _hooks[:] = [] if hook is None else [hook]
+
+
+def armed() -> bool:
+    """Whether the environment of this process names a folder with fault plans."""
+    return bool(os.environ.get(ENVIRONMENT))
 
 
 def reach(point: str, **facts: Any) -> None:
@@ -111,22 +117,24 @@ def _claim(path: Path, plan: dict[str, Any], facts: dict[str, str]) -> bool:
     return True
 
 
+_TO_GROUP = {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP}
+_TO_ITSELF = {"kill-self": signal.SIGKILL, "freeze-self": signal.SIGSTOP}
+
+
 def _act(action: str, path: Path) -> None:
     match action:
-        case "kill":
-            os.killpg(os.getpgrp(), signal.SIGKILL)
-        case "kill-self":
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "freeze":
-            os.killpg(os.getpgrp(), signal.SIGSTOP)
-        case "freeze-self":
-            os.kill(os.getpid(), signal.SIGSTOP)
+        case "kill" | "freeze":
+            os.killpg(os.getpgrp(), _TO_GROUP[action])
+        case "kill-self" | "freeze-self":
+            os.kill(os.getpid(), _TO_ITSELF[action])
         case "term":
             os.kill(os.getpgrp(), signal.SIGTERM)
         case "raise":
             raise RuntimeError(f"fault plan {path.stem}")
         case "exit":
             os._exit(70)
+        case "note":
+            pass
         case "pause":
             go = path.with_suffix(".go")
             while not go.exists():

@@ -16,6 +16,7 @@ from fencepost import faults, identity, serde
 from fencepost.clock import seconds_alive
 from fencepost.commands import Definition, first_queue
 from fencepost.durable import DurableTask
+from fencepost.engine import points
 from fencepost.engine.effects import PAYLOAD_LIMIT
 from fencepost.engine.heartbeat import Heartbeat
 from fencepost.engine.offers import Offers
@@ -114,6 +115,8 @@ class Engine:
         self.effects = effects
         self.limits = limits
         self._offers = Offers()
+        if faults.armed():
+            points.surround(self)
 
     @property
     def unattended(self) -> timedelta:
