@@ -12,6 +12,14 @@ FIRST = 3.0
 BETWEEN = (1.0, 3.0)
 """Seconds between two actions, at the least and at the most."""
 
+OPENING = ("freeze-group", "freeze-child", "freeze-group", "freeze-child")
+"""What comes first: zombies in a fleet that is otherwise well, and so takes their work over at
+once. It is what a fence is there for, so a run without one fails early."""
+
+OPENING_LASTS = (5.5, 7.0)
+OPENING_APART = 3.5
+"""Seconds between two actions of the opening."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -33,7 +41,7 @@ class Kind:
     databases: tuple[str, ...] = ("postgres", "sqlite")
 
 
-PAST_LEASE = (3.5, 6.0)
+PAST_LEASE = (4.0, 7.0)
 """Longer than the lease and the takeover: the frozen one comes back as a zombie."""
 
 ON_POSTGRES = ("postgres",)
@@ -95,7 +103,7 @@ def plan(seed: int, database: str, workers: Sequence[str]) -> Iterator[Planned]:
     """The actions of a seed, without end.
 
     Kinds come from a shuffled deck, so that each has come before any comes more often than its
-    weight says. Freezes, which make zombies, are spread evenly over it.
+    weight says. Freezes, which make zombies, are spread evenly over it, and come first.
 
     Args:
         seed: Drawn from.
@@ -105,6 +113,12 @@ def plan(seed: int, database: str, workers: Sequence[str]) -> Iterator[Planned]:
     draw = random.Random(seed)
     at = FIRST
     kinds = [kind for kind in KINDS if database in kind.databases]
+    order = draw.sample(list(workers), len(workers))
+    for number, name in enumerate(OPENING):
+        lasts = draw.uniform(*OPENING_LASTS)
+        worker = order[number % len(order)]
+        yield Planned(round(at, 2), name, "worker", worker, round(lasts, 2), draw.random())
+        at += OPENING_APART
     while True:
         for kind in _deck(draw, kinds):
             lasts = draw.uniform(*kind.lasts)
