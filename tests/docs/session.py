@@ -16,7 +16,7 @@ from typing import Self
 
 from tests.docs.pages import Block
 
-COMMAND_TIMEOUT = 60
+COMMAND_TIMEOUT = 240
 STOP_TIMEOUT = 30
 LOOSELY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -15,6 +15,7 @@ DONE = {"file", "python", "console", "worker"}
 RUNNABLE = [page for page in PAGES if DONE & {str(block.verb) for block in blocks_of(page)}]
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
 def test_a_page_does_what_it_says(
     page: Path, tmp_path: Path, redis_url: str, request: pytest.FixtureRequest

@@ -12,7 +12,7 @@ from fencepost.testing.waiting import wait_for
 if TYPE_CHECKING:
     from fencepost.testing.worker import Worker
 
-FIRE_SECONDS = 20.0
+FIRE_SECONDS = 60.0
 
 
 class CrashPoints:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 NOT_INHERITED = ("FENCEPOST_", "CELERY_")
 """Of our own environment, what would reach into a worker's settings."""
 
-EVENT_SECONDS = 30.0
+EVENT_SECONDS = 60.0
 END_SECONDS = 60.0
 PORTS = {"redis": 6379, "rediss": 6379, "postgresql": 5432, "http": 80, "https": 443, "amqp": 5672}
 

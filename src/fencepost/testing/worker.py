@@ -17,7 +17,7 @@ from fencepost.testing.waiting import wait_for
 if TYPE_CHECKING:
     import psutil
 
-START_SECONDS = 40.0
+START_SECONDS = 90.0
 STOP_SECONDS = 20.0
 LOG_TAIL = 3_000
 

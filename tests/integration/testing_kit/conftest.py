@@ -50,5 +50,5 @@ def project(pytester: pytest.Pytester) -> Iterator[pytest.Pytester]:
 
 def nothing_left(folder: Path) -> bool:
     """Whether all processes end that belong to a project."""
-    wait_for(lambda: not left_by(folder), 20, lambda: f"the end of {left_by(folder)}")
+    wait_for(lambda: not left_by(folder), 60, lambda: f"the end of {left_by(folder)}")
     return True

@@ -40,6 +40,7 @@ def documented(name: str, version: int) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_naive_refund_goes_red_and_fencepost_s_green(project: pytest.Pytester) -> None:
     for name in ("shop.py", "test_refunds.py", "tasks.py"):
         (project.path / name).write_text(documented(name, 0))
@@ -61,6 +62,7 @@ def test_the_naive_refund_goes_red_and_fencepost_s_green(project: pytest.Pyteste
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_workers_are_killed_frozen_thawed_and_terminated(project: pytest.Pytester) -> None:
     project.makepyfile(
         FLEET
@@ -112,6 +114,7 @@ def test_workers_are_killed_frozen_thawed_and_terminated(project: pytest.Pyteste
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_worker_is_cut_off_from_redis_or_the_database(project: pytest.Pytester) -> None:
     project.makepyfile(
         FLEET
@@ -148,6 +151,7 @@ def test_a_worker_is_cut_off_from_redis_or_the_database(project: pytest.Pytester
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_what_a_test_leaves_is_kept(project: pytest.Pytester) -> None:
     project.makepyfile(
         FLEET
@@ -174,6 +178,7 @@ def test_what_a_test_leaves_is_kept(project: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_runs_when_pytest_is_interrupted(
     project: pytest.Pytester, end: signal.Signals
@@ -204,7 +209,7 @@ def test_nothing_runs_when_pytest_is_interrupted(
             start_new_session=True,
         )
     try:
-        wait_for(Path(project.path / "running").exists, 90, "workers that run")
+        wait_for(Path(project.path / "running").exists, 240, "workers that run")
         assert len(left_by(project.path)) > 4
         pytest_itself.send_signal(end)
         pytest_itself.wait(60)
