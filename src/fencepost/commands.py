@@ -94,10 +94,16 @@ class JoinChildren:
 
 @dataclass(frozen=True, slots=True)
 class UndoFanOut:
-    """Let the children of a map node undo their work, and wait for them."""
+    """Let the children of a map node undo their work, and wait for them.
+
+    Attributes:
+        times: Which time: again where the execution has turned back anew since the last one,
+            which has stopped its children.
+    """
 
     node: MapNode
     visit: int
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)

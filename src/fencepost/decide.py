@@ -257,11 +257,25 @@ def _next_undo(
                 if undo is not None:
                     return RunUndo(node.step, undo, entry.visit, entry.result)
             case MapNode(), CheckpointKind.FAN_OUT if _to_undo(node, progress, entry):
-                started = progress.find(CheckpointKind.UNDO_FAN_OUT, entry.step, entry.visit)
-                return UndoJoin(node, entry.visit) if started else UndoFanOut(node, entry.visit)
+                return _undo_of_children(node, progress, entered, entry.visit)
             case _:
                 pass
     return None
+
+
+def _undo_of_children(
+    node: MapNode, progress: Progress, entered: Checkpoint, visit: int
+) -> UndoFanOut | UndoJoin:
+    begun = [
+        entry.seq
+        for entry in progress.chain
+        if entry.kind is CheckpointKind.UNDO_FAN_OUT
+        and (entry.step, entry.visit) == (node.name, visit)
+    ]
+    # Turning back again has stopped the children that were told before: they are told anew.
+    if begun and begun[-1] > entered.seq:
+        return UndoJoin(node, visit)
+    return UndoFanOut(node, visit, times=len(begun) + 1)
 
 
 def _is_undone(progress: Progress, entry: Checkpoint) -> bool:

@@ -15,6 +15,11 @@ def step_key(execution_id: UUID, step: str, visit: int) -> str:
     return f"{execution_id}:{step}:{visit}"
 
 
+def again(key: str, times: int) -> str:
+    """The step key of what is recorded of one visit for the n-th time, from 2 on."""
+    return f"{key}:again-{times}"
+
+
 def keyed_execution_id(saga: str, key: str) -> UUID:
     """The id of the execution that owns a business key."""
     return uuid5(NAMESPACE, f"key\x1f{saga}\x1f{key}")

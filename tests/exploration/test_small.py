@@ -30,6 +30,9 @@ class Results:
         self.done: dict[Job, Done] = {}
         self.seconds = 0.0
 
+    def end(self) -> None:
+        self._coming.close()
+
     def of(self, job: Job) -> Done:
         while job not in self.done:
             done = next(self._coming)
@@ -42,6 +45,7 @@ class Results:
 def results(pytestconfig: pytest.Config) -> Iterator[Results]:
     found = Results()
     yield found
+    found.end()
     lines = pytestconfig.stash.setdefault(LINES, [])
     for job, done in found.done.items():
         lines.append(

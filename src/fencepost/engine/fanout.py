@@ -140,6 +140,7 @@ def _begin_undo(run: SagaRun, command: UndoFanOut) -> None:
         node.name,
         visit,
         None,
+        times=command.times,
         undo_children_of=(node.name, visit),
         max_concurrency=node.max_concurrency,
         waits=True,

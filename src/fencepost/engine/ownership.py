@@ -69,10 +69,12 @@ class Ownership:
         told = self.directive or {}
         return told if (told.get("step"), told.get("visit")) == (step, visit) else None
 
-    def token(self, step: str, visit: int) -> FenceToken:
-        """The fence token for what is written about a visit to a step."""
+    def token(self, step: str, visit: int, times: int = 1) -> FenceToken:
+        """The fence token for what is written about a visit to a step, for the n-th time."""
         execution_id = self.execution.execution_id
         key = identity.step_key(execution_id, step, visit)
+        if times > 1:
+            key = identity.again(key, times)
         return FenceToken(execution_id, self.epoch, self._owner, key)
 
     @property
@@ -88,6 +90,7 @@ class Ownership:
         visit: int,
         result: Any,
         *,
+        times: int = 1,
         transaction: Transaction | None = None,
         waits: bool = False,
         phase: Phase | None = None,
@@ -100,6 +103,7 @@ class Ownership:
             step: The step it is about.
             visit: Which visit of it.
             result: JSON-compatible.
+            times: Which time this is recorded of the visit, where that may be more than once.
             transaction: The step's own transaction, which this commits.
             waits: The execution then waits for its children, a time or a signal.
             phase: The direction from here on, if it changes.
@@ -112,7 +116,7 @@ class Ownership:
         phase = phase or self.phase
         commit = Commit(
             checkpoint_id=uuid4(),
-            token=self.token(step, visit),
+            token=self.token(step, visit, times),
             parent=head.checkpoint_id,
             seq=head.seq + 1,
             kind=kind,

@@ -71,4 +71,16 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         ("child-undone",),
     ),
+    Mutant(
+        "children are told again to undo their work when their parent turns back again",
+        "a family doesn't wait for each other for ever",
+        (
+            Cut(
+                "fencepost.decide:_undo_of_children",
+                "if begun and begun[-1] > entered.seq:",
+                "if begun:",
+            ),
+        ),
+        ("cancel-while-undoing",),
+    ),
 )

@@ -232,6 +232,25 @@ class CancelledFamily(Case):
                 yield f"{world.name_of(each)} has gone on after its cancel"
 
 
+class CancelledWhileUndoing(Case):
+    """A user cancels at any point, also while a child of a child is told to undo its work."""
+
+    name = "cancel-while-undoing"
+    sink = Sink(EffectKind.FENCED)
+    sinks = (sink,)
+    leaf = saga("undoing-leaf", acting(sink, "pay"))
+    middle = Saga("undoing-middle", input=str).child(leaf, name="leaf").then(failing("fail"))
+    sagas = (Saga("undoing-top", input=str).child(middle, name="middle").then(plain("last")),)
+    ends = (Status.COMPENSATED, Status.FAILED)
+    parks = True
+    budgets = (Budget(0, 0),)
+
+    def begin(self, world: World) -> None:
+        super().begin(world)
+        mine = world.started[0]
+        world.user("cancels", lambda: world.people.cancel(mine))
+
+
 FAILED = (Status.FAILED, Status.COMPENSATED)
 SCENARIOS = (
     MapOfOne(),
@@ -244,4 +263,5 @@ SCENARIOS = (
     QuorumOfGood(),
     QuorumSleeper(),
     CancelledFamily(),
+    CancelledWhileUndoing(),
 )

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing.connection import wait
@@ -130,7 +130,7 @@ def at_random(
                 yield Job(module, str(scenario), bounds, at, left, seconds)
 
 
-def run(jobs: Sequence[Job], processes: int) -> Iterator[Done]:
+def run(jobs: Sequence[Job], processes: int) -> Generator[Done, None, None]:
     """Do jobs side by side, and tell of each when it is done.
 
     Random schedules end with the first failure; nobody needs a second one.
@@ -145,12 +145,15 @@ def run(jobs: Sequence[Job], processes: int) -> Iterator[Done]:
     # A new interpreter for each process: a fork would inherit threads that the caller may have.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent) as pool:
-        for future in as_completed([pool.submit(do, job) for job in jobs]):
-            done = future.result()
-            yield done
-            if done.job.seed is not None and done.story is not None:
-                pool.shutdown(cancel_futures=True)
-                return
+        try:
+            for future in as_completed([pool.submit(do, job) for job in jobs]):
+                done = future.result()
+                yield done
+                if done.job.seed is not None and done.story is not None:
+                    return
+        finally:
+            # Also where whoever asked wants no more of it.
+            pool.shutdown(cancel_futures=True)
 
 
 def _end_with_parent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from fencepost.verify.facts import CheckpointFact, ExecutionFact, Facts
@@ -16,9 +17,10 @@ def check(facts: Facts, found: Findings) -> None:
         _own_id(facts, execution, found)
         _family(facts, execution, found)
         _successor(facts, execution, found)
-        for checkpoint in facts.chains.get(execution.execution_id, ()):
+        chain = facts.chains.get(execution.execution_id, ())
+        for checkpoint in chain:
             found.examined("checkpoints")
-            _step_key(checkpoint, found)
+            _step_key(checkpoint, chain, found)
             # The children of a fan-out that a fork has inherited are the original's.
             if checkpoint.kind == "fan-out" and not checkpoint.inherited:
                 _fanned_out(facts, checkpoint, found)
@@ -118,8 +120,10 @@ def _successor(facts: Facts, execution: ExecutionFact, found: Findings) -> None:
         )
 
 
-def _step_key(checkpoint: CheckpointFact, found: Findings) -> None:
+def _step_key(checkpoint: CheckpointFact, chain: Sequence[CheckpointFact], found: Findings) -> None:
     key = f"{checkpoint.execution_id}:{checkpoint.step}:{checkpoint.visit}"
+    if checkpoint.kind == "undo-fan-out" and (times := _times(checkpoint, chain)) > 1:
+        key += f":again-{times}"
     if checkpoint.step_key != key:
         found.violated(
             "identity.step-key",
@@ -128,6 +132,19 @@ def _step_key(checkpoint: CheckpointFact, found: Findings) -> None:
             step_key=checkpoint.step_key,
             derived=key,
         )
+
+
+def _times(checkpoint: CheckpointFact, chain: Sequence[CheckpointFact]) -> int:
+    """Which time the children are told to undo their work: once for each turning back."""
+    turned, times = True, 0
+    for entry in chain:
+        if entry.kind == "compensating":
+            turned = True
+        elif turned and entry.kind == "undo-fan-out" and entry.of == checkpoint.of:
+            turned, times = False, times + 1
+        if entry.seq == checkpoint.seq:
+            break
+    return times
 
 
 def _fanned_out(facts: Facts, checkpoint: CheckpointFact, found: Findings) -> None:
