@@ -12,6 +12,7 @@ from uuid import UUID
 
 from fencepost import Handle, Saga, Status
 from fencepost.records import CheckpointKind, EventName, Execution
+from tests.acceptance.constructs.conftest import WORKERS
 from tests.support.apps import flow
 from tests.support.apps.sagas import Order
 from tests.support.scene import Scene
@@ -129,6 +130,7 @@ def test_first_failure(scene: Scene) -> None:
 
 def test_quorum(scene: Scene) -> None:
     """Two of three are enough, one of them on a second worker; the third is stopped, and undone."""
+    scene.refill(WORKERS, ready=WORKERS)  # one is killed, one paused, and one goes on
     third = scene.fleet.arm("sort.inside", "pause", label="quorum", index="2")
     match = {"label": "quorum", "index": "0"}
     handle = killed(scene, flow.quorum, "pick.inside", match, label="quorum", count=3)
@@ -138,9 +140,9 @@ def test_quorum(scene: Scene) -> None:
     def two_succeeded() -> bool:
         return [c.status for c in scene.children(parent_id)[:2]] == [Status.SUCCEEDED] * 2
 
-    scene.fleet.wait_for(two_succeeded, 20, "two to succeed")
+    scene.fleet.wait_for(two_succeeded, 40, "two to succeed")
     stop = CheckpointKind.STOP
-    scene.fleet.wait_for(lambda: steps(scene, parent_id, stop), 20, "the third to be stopped")
+    scene.fleet.wait_for(lambda: steps(scene, parent_id, stop), 40, "the third to be stopped")
     third.go()
     assert ends(scene, handle, Status.SUCCEEDED) == [0, 1]
     stopped = scene.children(parent_id)[2]
@@ -150,13 +152,13 @@ def test_quorum(scene: Scene) -> None:
 
 def test_collect(scene: Scene) -> None:
     """Killed in the middle of the join: it is made once, with failures as values."""
-    match = {"step": "items", "kind": "join"}
+    match = {"step": "lots", "kind": "join"}
     handle = killed(
         scene, flow.collected, "commit.before", match, label="collected", count=3, failing=[1]
     )
     assert ends(scene, handle, Status.SUCCEEDED) == [0, -1, 2]
-    assert steps(scene, handle.execution_id, CheckpointKind.JOIN) == [("items", 1)]
-    statuses = [child.status for child in scene.children(handle.execution_id)]
+    assert steps(scene, handle.execution_id, CheckpointKind.JOIN) == [("lots", 1)]
+    statuses = [child.status for child in scene.children(handle.execution_id, "lots")]
     assert statuses == [Status.SUCCEEDED, Status.COMPENSATED, Status.SUCCEEDED]
 
 
@@ -248,6 +250,21 @@ def test_error_branch_by_default(scene: Scene) -> None:
     assert undone(scene, handle.execution_id) == {"hold": 2}
 
 
+def test_error_branch_continues_as_new(scene: Scene) -> None:
+    """Killed in the step that ends the branch: what the branch undid before stays undone once."""
+    match = {"label": "told of flow.cracked"}
+    fault = scene.fleet.arm("lighten.inside", "kill", **match)
+    handle = scene.start(flow.renewed, label="renewed", count=1)
+    fault.victim().wait()
+    assert scene.succeeds(handle, 40)["count"] == 0
+    first, second = scene.fp.engine.executions.lineage(handle.execution_id)
+    assert (first.status, second.status) == (Status.CONTINUED, Status.SUCCEEDED)
+    assert ran(scene, first.execution_id) == {"borrow": 1, "carry": 1, "told": 1, "lighten": 2}
+    assert undone(scene, first.execution_id) == {"borrow": 1}
+    assert ran(scene, second.execution_id) == {"borrow": 1, "carry": 1}
+    assert undone(scene, second.execution_id) == {}
+
+
 def test_retry_policy(scene: Scene) -> None:
     """Killed in the second attempt: that attempt is made again, and the count goes on."""
     match = {"label": "retried", "attempt": "2"}
@@ -307,7 +324,7 @@ def test_pivot(scene: Scene) -> None:
     assert scene.wait(handle, 40).status is Status.PARKED, scene.story(execution_id)
     scene.gates.open("counter")
     scene.fp.retry(execution_id, by="dana", why="the counter is open")
-    scene.fleet.wait_for(lambda: scene.row(execution_id).status.ended, 20, "the end")
+    scene.fleet.wait_for(lambda: scene.row(execution_id).status.ended, 40, "the end")
     ends(scene, handle, Status.SUCCEEDED)
     assert ran(scene, execution_id)["sell"] == 2
     assert ran(scene, execution_id)["hold"] == 1

@@ -144,7 +144,7 @@ quorum = (
 collected = (
     Saga("collected", input=Order)
     .then(doing("split"))
-    .map(picked, over=items_of, name="items", join=Collect())
+    .map(picked, over=items_of, name="lots", join=Collect())
     .then(survey)
 )
 
@@ -229,6 +229,37 @@ by_default = (
     .on_error(ErrorBranch(Exception).finish(shouted))
 )
 
+borrow = plain("borrow")
+
+
+@step(retry=ONCE)
+def carry(ctx: StepContext, order: Order) -> Order:
+    """Fails if there is anything to carry."""
+    _run(ctx, order)
+    if order.count > 0:
+        raise CrackedError("too heavy")
+    return order
+
+
+@step
+def lighten(ctx: StepContext, order: Order) -> Order:
+    note(ctx)
+    faults.reach("lighten.inside", label=order.label)
+    return order.model_copy(update={"count": 0})
+
+
+renewed = (
+    Saga("renewed", input=Order)
+    .then(borrow)
+    .then(carry)
+    .on_error(
+        ErrorBranch(CrackedError)
+        .compensate(borrow, Step(_undo, name="un-borrow"))
+        .then(told)
+        .continue_as_new(lighten)
+    )
+)
+
 
 @step(retry=AT_ONCE)
 def flaky(ctx: StepContext, order: Order) -> int:
@@ -280,5 +311,5 @@ sale = Saga("sale", input=Order).then(doing("hold")).pivot(plain("sell")).then(h
 
 ALL: list[Saga[Order, Any]] = [
     *(sequence, every, first_failure, quorum, collected, branch, loop, child, line),
-    *(inherited, by_default, retried, hurried, undone, closed, lonely, sale),
+    *(inherited, by_default, renewed, retried, hurried, undone, closed, lonely, sale),
 ]
