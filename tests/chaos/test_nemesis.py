@@ -92,21 +92,21 @@ def _all_is_well(code: int, result: dict[str, Any]) -> None:
     assert figures["effects at the sinks"] >= figures["started"]
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(1800)
 def test_a_fixed_and_a_fresh_seed_on_postgresql(chaos: Any) -> None:
     fresh = secrets.randbelow(1_000_000)
     print(f"fresh seed: {fresh}")
     runs = [chaos("--minutes", "3", "--seed", str(seed)) for seed in (FIXED, fresh)]
     for run in runs:
-        code, result = run.end(1200)
+        code, result = run.end(1700)
         _all_is_well(code, result)
         kinds = result["figures"]["actions"].keys()
         assert len(kinds) >= 15, kinds
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_a_short_run_on_sqlite(chaos: Any) -> None:
-    code, result = chaos("--minutes", "0.7", "--seed", "11", "--database", "sqlite").end(800)
+    code, result = chaos("--minutes", "0.7", "--seed", "11", "--database", "sqlite").end(1100)
     _all_is_well(code, result)
 
 
