@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -32,6 +33,9 @@ SETTLE = timedelta(seconds=90)
 """How long the verifier waits for messages that nobody needs to be taken by somebody."""
 
 REFUSED = ("execution.lease-lost", "ZOMBIE_WRITE_REJECTED")
+
+NAMES = re.compile(r" \([0-9a-f-]{36}[^)]*\)")
+"""Which execution's, in a reason: figures count reasons."""
 
 Say = Callable[[str], None]
 
@@ -174,7 +178,7 @@ class _Run:
             "executions": {saga: dict(sorted(c.items())) for saga, c in executions.items()},
             "parked": dict(
                 Counter(
-                    (e.parked_reason or "")[:60]
+                    NAMES.sub("", e.parked_reason or "")[:60]
                     for e in facts.executions.values()
                     if e.status == "parked"
                 )
