@@ -29,7 +29,8 @@ def create_engine(
         url: SQLAlchemy URL, such as `postgresql+psycopg://user:password@host/db` or
             `sqlite:////var/lib/app/fencepost.db`. SQLite is for a single host.
         idle_in_transaction: After this long PostgreSQL ends a transaction whose client does
-            nothing, so that a frozen worker can't hold its locks for longer.
+            nothing, or takes no more of an answer (over TCP), so that a frozen worker can't hold
+            its locks for longer.
         pool_size: Connections kept by each process.
 
     Raises:
@@ -91,6 +92,8 @@ def _postgresql(url: sa.URL, idle_in_transaction: timedelta, pool_size: int) -> 
     def set_timeouts(connection: Any, _record: Any) -> None:
         previous, connection.autocommit = connection.autocommit, True
         connection.execute(f"SET idle_in_transaction_session_timeout = {milliseconds}")
+        # A server that can't get rid of an answer isn't idle: it would wait for ever.
+        connection.execute(f"SET tcp_user_timeout = {milliseconds}")
         connection.autocommit = previous
 
     return engine
