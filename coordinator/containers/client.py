@@ -11,7 +11,7 @@ from typing import Any
 
 from fencepost.errors import FencepostError
 
-COMMAND_SECONDS = 120.0
+COMMAND_SECONDS = 300.0
 UP = "docker compose up --build --detach"
 _TELLING_LINES = 5
 

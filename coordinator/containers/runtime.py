@@ -250,7 +250,7 @@ def compose_runtime(folder: Path) -> Iterator[ContainerRuntime]:
     runtime = ContainerRuntime(fleet, fleet.site(folder))
     try:
         runtime.hire()
-        fleets.check_version(fleet)
+        fleets.check_code(fleet, ROOT)
         yield runtime
     finally:
         runtime.leave()

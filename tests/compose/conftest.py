@@ -8,7 +8,7 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ class Played:
 class ComposeFleet:
     """A compose project of the tests' own."""
 
-    environment: Mapping[str, str]
+    environment: dict[str, str]
 
     def docker(self, *arguments: str) -> str:
         done = subprocess.run(

@@ -25,7 +25,7 @@ def verified(played: Played) -> Any:
     assert "as promised" in page
     assert report["struck"]["worker"] in page
     # Copied out of the fleet's volume: what the claims about files were checked on.
-    assert list((played.folder / "artifacts" / "published").rglob("*.zip"))
+    assert list((played.folder / "artifacts" / "published").rglob("*.tar.gz"))
     return report
 
 
