@@ -297,7 +297,10 @@ class Families:
             for event in store.events([worker.execution_id])
             if event.name == EventName.EPOCH_RAISED
         )
-        assert raised.details.items() >= {"by": str(worker.execution_id), "head_seq": entry.seq}.items()
+        assert (
+            raised.details.items()
+            >= {"by": str(worker.execution_id), "head_seq": entry.seq}.items()
+        )
 
     def test_a_repeated_entry_raises_no_epoch_twice(self, store):
         worker = started(store)

@@ -138,7 +138,10 @@ class Joins:
             assert (now.phase, now.owner, now.turned_back) == (Phase.COMPENSATING, None, STOPPED)
             assert (now.parked_reason, now.error, now.attempt) == (None, None, 0)
             raised = on_record(store, before.execution_id, EventName.EPOCH_RAISED)
-            assert raised.details.items() >= {"by": str(parent.execution_id), "head_seq": now.head_seq}.items()
+            assert (
+                raised.details.items()
+                >= {"by": str(parent.execution_id), "head_seq": now.head_seq}.items()
+            )
             assert recorded_epochs(store, before.execution_id) == list(range(1, now.epoch + 1))
         below = leaf.execution
         assert (below.status, below.phase) == (Status.WAITING, Phase.COMPENSATING)

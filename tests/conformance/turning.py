@@ -284,7 +284,10 @@ class Turning:
             assert now.status is (Status.SUCCEEDED if ended else Status.WAITING)
             assert not acquirable(store, before.execution_id)
             raised = on_record(store, before.execution_id, EventName.EPOCH_RAISED)
-            assert raised.details.items() >= {"by": str(root.execution_id), "head_seq": now.head_seq}.items()
+            assert (
+                raised.details.items()
+                >= {"by": str(root.execution_id), "head_seq": now.head_seq}.items()
+            )
             assert EventName.CANCELLED not in names(store, before.execution_id)
         for member in store.lineage(root.execution_id):
             assert member.epoch == epochs[member.execution_id] + 1
