@@ -169,8 +169,8 @@ class Engine:
         )
         return self.executions.create(new, session=session)
 
-    def dispatch(self, execution: Execution) -> None:
-        """Ask for a worker. A failure is only logged: the row is the outbox."""
+    def dispatch(self, execution: Execution) -> bool:
+        """Ask for a worker. A failure is only logged, and told: the row is the outbox."""
         try:
             self.transport.dispatch(execution)
         except FencepostError as problem:
@@ -179,6 +179,8 @@ class Engine:
                 execution.execution_id,
                 problem,
             )
+            return False
+        return True
 
     def run(self, execution_id: UUID, queue: str | None = ANYWHERE) -> Outcome:
         """Carry an execution as far as it can go.

@@ -50,7 +50,7 @@ class Reaper:
         owed = engine.executions.claim(expired, CLAIM)
         for execution in owed:
             logger.warning("the lease of execution %s has run out", execution.execution_id)
-            engine.dispatch(execution)
+        self._dispatch(owed)
         engine.leases.discard(set(expired) - {execution.execution_id for execution in owed})
         return len(owed)
 
@@ -71,9 +71,7 @@ class Reaper:
                 # The claim was for the places. When the children have ended, the parent must be
                 # found without a wait that has grown with each place filled.
                 engine.executions.defer(parent.execution_id, parent.epoch, timedelta(0))
-            for execution in admitted or [parent]:
-                engine.dispatch(execution)
-                dispatched += 1
+            dispatched += self._dispatch(admitted or [parent])
         return dispatched
 
     def overdue(self) -> int:
@@ -104,13 +102,26 @@ class Reaper:
         if not claimed:
             return 0
         states = engine.leases.state([execution.execution_id for execution in claimed])
-        dispatched = 0
+        unowned = []
         for execution, state in zip(claimed, states, strict=True):
             if state is not None:
                 engine.executions.defer(
                     execution.execution_id, execution.epoch, engine.options.lease_ttl
                 )
             else:
-                engine.dispatch(execution)
-                dispatched += 1
-        return dispatched
+                unowned.append(execution)
+        return self._dispatch(unowned)
+
+    def _dispatch(self, claimed: Sequence[Execution]) -> int:
+        """Publish; returns how many.
+
+        What the broker doesn't take is due again soon, as if it had not been claimed: else a
+        broker that is away for minutes would be missed for as long again. After the first
+        refusal no more are tried.
+        """
+        for number, execution in enumerate(claimed):
+            if not self._engine.dispatch(execution):
+                for left in claimed[number:]:
+                    self._engine.executions.defer(left.execution_id, left.epoch, CLAIM)
+                return number
+        return len(claimed)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from uuid import UUID
 
 import pytest
+import sqlalchemy as sa
 
 from fencepost import Saga, Status, step
 from fencepost.engine.reaper import Reaper
+from fencepost.errors import ServiceUnavailableError
+from fencepost.records import Execution
+from fencepost.stores.sql import schema
 from tests.support.inline import Inline
 
 CHILDREN = 6
@@ -71,3 +77,32 @@ def test_a_parent_that_was_woken_is_left_alone_for_a_while(fleet: Inline) -> Non
     reaper = Reaper(fleet.engine)
     assert [reaper.waiting(), reaper.waiting(), reaper.waiting()] == [1, 0, 0]
     assert list(fleet.queue) == [parent_id]
+
+
+def test_what_the_broker_does_not_take_is_due_again_soon(
+    fleet: Inline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it is away: the wait doubles only for what was sent."""
+    first, second = (fleet.start(carried, number) for number in range(2))
+    fleet.queue.clear()
+    tried: list[UUID] = []
+
+    def refuse(execution: Execution) -> None:
+        tried.append(execution.execution_id)
+        raise ServiceUnavailableError("the broker is away", service="broker", url="")
+
+    reaper = Reaper(fleet.engine)
+    with monkeypatch.context() as patch:
+        patch.setattr(fleet.engine.transport, "dispatch", refuse)
+        for attempt in range(1, 8):
+            for execution_id in (first, second):
+                fleet.store.defer(execution_id, 0, timedelta(0))
+            assert reaper.due() == 0
+            assert len(tried) == attempt  # it has refused one: no other is tried
+    counted = sa.select(schema.executions.c.dispatches)
+    with fleet.store.reading() as connection:
+        assert list(connection.scalars(counted)) == [0, 0]
+    for execution_id in (first, second):
+        fleet.store.defer(execution_id, 0, timedelta(0))
+    assert reaper.due() == 2
+    assert set(fleet.queue) == {first, second}
