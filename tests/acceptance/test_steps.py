@@ -76,7 +76,7 @@ def test_a_step_past_its_timeout_is_fenced(
     assert recovered.at is not None
     held = (recovered.at - acquired.at).total_seconds()
     assert held >= sagas.STEP_TIMEOUT.total_seconds()
-    assert "past its timeout" in slow.log()
+    assert "its step or commit takes too long" in slow.log()
 
     chain = scene.chain(execution_id)
     fault.go()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -70,25 +72,26 @@ class Sweep:
     def batch(self, points: Sequence[str], action: str) -> None:
         """Arm a fault at each of some points, and run workloads until all have fired."""
         armed = [self.scene.fleet.arm(point, action) for point in points]
-        for _ in range(ROUNDS):
-            self._bring_about(points)
-            self._workload(armed, slow=any(point.startswith(SLOW) for point in points))
-            if all(fault.fired() for fault in armed):
-                break
+        with self._nursed(armed):
+            for _ in range(ROUNDS):
+                self._bring_about(points)
+                self._workload(slow=any(point.startswith(SLOW) for point in points))
+                if all(fault.fired() for fault in armed):
+                    break
         self.fired += sum(bool(fault.fired()) for fault in armed)
         self.missed += [
             (point, action) for point, fault in zip(points, armed, strict=True) if not fault.fired()
         ]
         self.scene.fleet.disarm()
-        self._nurse(armed)
 
     def reached(self) -> set[str]:
         """Run workloads in which workers are lost, and see which points workers come to."""
         fleet = self.scene.fleet
         armed = {point: fleet.arm(point, "note") for point in [*NAMED, *points.names()]}
-        for _ in range(2):
-            self._bring_about(CAUSES)
-            self._workload([], slow=True)
+        with self._nursed([]):
+            for _ in range(2):
+                self._bring_about(CAUSES)
+                self._workload(slow=True)
         fleet.disarm()
         return {point for point, fault in armed.items() if fault.fired()}
 
@@ -100,18 +103,42 @@ class Sweep:
 
     # -- a workload ------------------------------------------------------------------------
 
-    def _workload(self, armed: list[Fault], *, slow: bool = False) -> None:
+    def _workload(self, *, slow: bool = False) -> None:
         handles = list(self._start(seconds=4 * self.scene.lease_ttl if slow else 0.0))
         self.started += handles
         waiting = {h.execution_id for _, h in handles}
 
         def ended() -> bool:
-            self._nurse(armed)
             ends = self._ends(waiting)
             waiting.difference_update(ends)
             return not waiting
 
         wait_for(ended, PATIENCE, lambda: self._told(waiting), poll=0.1)
+
+    @contextmanager
+    def _nursed(self, armed: list[Fault]) -> Iterator[None]:
+        """See to the fleet all the time: on SQLite a frozen writer holds up this process, too."""
+        done = threading.Event()
+
+        def nurse() -> None:
+            while not done.wait(0.1):
+                self._nurse(armed)
+
+        thread = threading.Thread(target=nurse)
+        thread.start()
+        try:
+            yield
+            self._rest(armed)
+        finally:
+            done.set()
+            thread.join()
+
+    def _rest(self, armed: list[Fault]) -> None:
+        """Until whoever was frozen has been thawed, too."""
+        frozen = [r["at"] for fault in armed for r in fault.fired() if r["action"] == "freeze"]
+        if frozen:
+            left = max(frozen) + 2 * self.scene.lease_ttl + 0.5 - time.time()
+            time.sleep(max(0.0, left))
 
     def _start(self, seconds: float) -> Iterator[tuple[str, Handle[Any]]]:
         scene = self.scene

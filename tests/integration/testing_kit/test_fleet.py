@@ -177,6 +177,14 @@ def test_what_a_test_leaves_is_kept(project: pytest.Pytester) -> None:
     assert list((kept / "faults").glob("*.fired-1"))
 
 
+# A shell's background job ignores them, and so does all that it starts.
+HEEDS_INTERRUPTS = """
+import signal, sys, pytest
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(pytest.main(["-p", "no:cacheprovider"]))
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
@@ -200,7 +208,7 @@ def test_nothing_runs_when_pytest_is_interrupted(
     environment = {**os.environ, "PYTHONPATH": path}
     with (project.path / "out").open("wb") as out:
         pytest_itself = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
+            [sys.executable, "-c", HEEDS_INTERRUPTS],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
