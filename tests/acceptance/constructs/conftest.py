@@ -7,20 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.acceptance.conftest import MakeScene
+from tests.support.queues import redelivered_after
 from tests.support.scene import Scene
 
 WORKERS = 3
 
 # What a killed worker had taken comes back while the verifier still looks; also if it was killed
 # when it held the lock under which messages are given back.
-QUICK_REDELIVERY = {
-    "broker_transport_options": {
-        "visibility_timeout": 2,
-        "unacked_restore_interval": 1,
-        "unacked_restore_throttle": 1,
-        "unacked_mutex_expire": 1,
-    }
-}
+QUICK_REDELIVERY = redelivered_after(2, unacked_mutex_expire=1)
 
 
 @pytest.fixture(scope="module", params=["postgres", "sqlite"])

@@ -9,16 +9,11 @@ from typing import Any, Protocol
 import pytest
 
 from tests.acceptance.conftest import MakeScene
+from tests.support.queues import redelivered_after
 from tests.support.scene import Scene
 
 # What a killed worker had taken comes back while the verifier still looks.
-QUICK_REDELIVERY = {
-    "broker_transport_options": {
-        "visibility_timeout": 5,
-        "unacked_restore_interval": 1,
-        "unacked_restore_throttle": 1,
-    }
-}
+QUICK_REDELIVERY = redelivered_after(5)
 
 
 class VerifiedScene(Protocol):

@@ -15,6 +15,7 @@ from fencepost.sinks.sql import create_tables
 from tests.acceptance.conftest import MakeScene
 from tests.acceptance.sweep.sweeping import NAMED, WORKERS, Sweep, check
 from tests.support.apps import sweep
+from tests.support.queues import redelivered_after
 from tests.support.scene import Scene
 
 TOGETHER = 8
@@ -30,14 +31,7 @@ def scene(request: pytest.FixtureRequest, make_scene: MakeScene) -> Iterator[Sce
         "sagas": sweep.__name__,
         "lease_ttl": 1.2,
         "settings": {"start_grace": 2.0, "max_recoveries": 60},
-        "conf": {
-            "broker_transport_options": {
-                "visibility_timeout": 5,
-                "unacked_restore_interval": 1,
-                "unacked_restore_throttle": 1,
-                "unacked_mutex_expire": 1,
-            }
-        },
+        "conf": redelivered_after(5, unacked_mutex_expire=1),
     }
     with make_scene(request.param, **how) as scene:
         create_tables(scene.fp.database)

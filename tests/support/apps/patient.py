@@ -8,6 +8,7 @@ from typing import Any
 from fencepost import RetryPolicy, Saga, Step
 from tests.support.apps import sagas
 from tests.support.apps.sagas import Order
+from tests.support.queues import redelivered_after
 
 AGAIN = RetryPolicy(
     attempts=50,
@@ -48,12 +49,6 @@ SCENE: dict[str, Any] = {
     "lease_ttl": 1.5,
     "settings": {"start_grace": 4.0},
     # A message whose ack was lost comes again soon, and drops out.
-    "conf": {
-        "broker_transport_options": {
-            "visibility_timeout": 5,
-            "unacked_restore_interval": 1,
-            "unacked_restore_throttle": 1,
-        }
-    },
+    "conf": redelivered_after(5),
 }
 """What `make_scene` is given for a fleet that is in trouble."""
