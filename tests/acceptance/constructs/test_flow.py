@@ -10,27 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from fencepost import Handle, Saga, Status
+from fencepost import Handle, Status
 from fencepost.records import CheckpointKind, EventName, Execution
 from tests.acceptance.constructs.conftest import WORKERS
+from tests.acceptance.constructs.kills import killed
 from tests.support.apps import flow
-from tests.support.apps.sagas import Order
 from tests.support.scene import Scene
 
 SAGAS = flow
 
 STEP, UNDO, DECISION = CheckpointKind.STEP, CheckpointKind.UNDO, CheckpointKind.DECISION
-
-
-def killed(
-    scene: Scene, saga: Saga[Order, Any], point: str, match: dict[str, str], **order: Any
-) -> Handle[Any]:
-    """Start an execution, and kill the worker that comes to a point of it."""
-    fault = scene.fleet.arm(point, "kill", **match)
-    handle = scene.start(saga, **order)
-    victim = fault.victim()
-    victim.wait()
-    return handle
 
 
 def ends(scene: Scene, handle: Handle[Any], status: Status) -> Any:

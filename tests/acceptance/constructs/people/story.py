@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from fencepost import Handle, Saga, Status
+from fencepost import Handle, Status
 from fencepost.engine import Outcome
 from fencepost.records import Checkpoint, CheckpointKind, Event, EventName
 from fencepost.testing.crash_points import Fault
-from tests.support.apps.sagas import Order
 from tests.support.scene import Scene
 
 SECONDS = 40.0
 WHO = {"by": "ada", "why": "the customer has called"}
-
-
-def killed(
-    scene: Scene,
-    saga: Saga[Order, Any],
-    point: str,
-    match: Mapping[str, str] | None = None,
-    **order: Any,
-) -> Handle[Any]:
-    """Start an execution, and kill the worker that comes to a point of it."""
-    fault = scene.fleet.arm(point, "kill", **(match or {}))
-    handle = scene.start(saga, **order)
-    fault.victim().wait()
-    return handle
 
 
 def killing(scene: Scene, point: str, **match: str) -> Fault:

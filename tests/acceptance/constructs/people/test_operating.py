@@ -8,12 +8,12 @@ import pytest
 
 from fencepost import Handle, Status
 from fencepost.records import CheckpointKind, EventName, Execution
+from tests.acceptance.constructs.kills import killed
 from tests.acceptance.constructs.people.story import (
     SECONDS,
     WHO,
     audited,
     ends,
-    killed,
     killing,
     only,
     ran,

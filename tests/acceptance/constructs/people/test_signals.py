@@ -11,10 +11,10 @@ from fencepost.engine.operations import Operations
 from fencepost.errors import PayloadError
 from fencepost.records import CheckpointKind, EventName
 from fencepost.stores.sql import SqlEffectStore, SqlExecutionStore
+from tests.acceptance.constructs.kills import killed
 from tests.acceptance.constructs.people.story import (
     WHO,
     ends,
-    killed,
     killing,
     only,
     ran,

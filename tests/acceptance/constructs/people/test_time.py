@@ -10,7 +10,8 @@ from typing import Any
 from fencepost import Saga, Status
 from fencepost.records import CheckpointKind, EventName
 from tests.acceptance.constructs.conftest import WORKERS
-from tests.acceptance.constructs.people.story import ends, killed, only, ran, undone
+from tests.acceptance.constructs.kills import killed
+from tests.acceptance.constructs.people.story import ends, only, ran, undone
 from tests.support.apps import people
 from tests.support.apps.sagas import Order
 from tests.support.scene import Scene
